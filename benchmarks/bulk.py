@@ -49,8 +49,8 @@ def main() -> None:
         done = run(source, Path(folder) / "out", flags, minutes=given.minutes)
         print(f"load {psutil.getloadavg()[0]:.1f} at the end")
         rows, hours = len(done.lines), done.seconds / 3600
-        tenth = next(one.memory for one in done.samples if one.rows >= rows / 10)
-        most = max(one.memory for one in done.samples if one.rows >= rows / 10)
+        tenth = next(wave.memory for wave in done.samples if wave.rows >= rows / 10)
+        most = max(wave.memory for wave in done.samples if wave.rows >= rows / 10)
         found = {
             "backend": given.backend,
             "rows": rows,

@@ -56,7 +56,7 @@ def write_model(folder: Path) -> None:
 
 def report(name: str, done: Run, places: int, devices: int) -> dict[str, float]:
     """Print a run's figures."""
-    seconds = {one.rows: one.seconds for one in reversed(done.samples)}
+    seconds = {wave.rows: wave.seconds for wave in reversed(done.samples)}
     first = min(rows for rows in seconds if rows >= places * devices)
     last = max(seconds)
     steady = (last - first) / len(done.lines) * done.speech / (seconds[last] - seconds[first])
@@ -86,8 +86,8 @@ def peer(folder: Path, frames: int) -> float:
         rows = transformers_rows(model, TEXT, PEER_BATCH, count)
         codes = rows[:, 1:].transpose(1, 2).clamp(max=DAC_44KHZ.codebook_size - 1)
         with torch.inference_mode():
-            for one in codes:
-                codec.decode(audio_codes=one[None]).audio_values.cpu()
+            for text_codes in codes:
+                codec.decode(audio_codes=text_codes[None]).audio_values.cpu()
 
     speak(40)
     started = time.perf_counter()
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
-    counts = [int(one) for one in given.devices.split(",")]
+    counts = [int(device) for device in given.devices.split(",")]
     with tempfile.TemporaryDirectory(dir=given.folder) as work:
         folder = Path(work)
         (folder / "dia").mkdir()

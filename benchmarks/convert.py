@@ -84,7 +84,10 @@ def bench(model: str, kind: str, folder: Path, flags: list[str], rounds: int) ->
             "mb_per_s": round(size / 1e6 / seconds),
             "copy_seconds": round(copied, 1),
             "times_copy": round(
-                statistics.median(one / other for one, other in zip(conversions, copies, strict=True)), 2
+                statistics.median(
+                    conversion / other for conversion, other in zip(conversions, copies, strict=True)
+                ),
+                2,
             ),
             "peak_anonymous_mb": round(peak / 1e6) if peak else None,
             "within_limit": peak < LIMIT,

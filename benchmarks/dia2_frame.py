@@ -106,8 +106,8 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     precision = import_module("dia2.core.precision").resolve_precision("bfloat16", device)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "config.json"
+    with tempfile.TemporaryDirectory() as index:
+        path = Path(index) / "config.json"
         path.write_text(json.dumps(dia2_config(config)))
         sizes = import_module("dia2.config").load_config(path)
     torch.manual_seed(0)
@@ -172,7 +172,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--nari", metavar="FOLDER")
     args = parser.parse_args()
-    config, counts = SIZES[args.size], [int(one) for one in args.texts.split(",")]
+    config, counts = SIZES[args.size], [int(text) for text in args.texts.split(",")]
     short, long = map(int, args.frames.split(","))
     print(machine())
     print(

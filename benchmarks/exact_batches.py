@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.exact_models import KINDS, built, plain, turns
+from benchmarks.lib.exact_models import KINDS, alternating, built, plain
 from benchmarks.lib.exact_models import compared as compared_small
 from benchmarks.lib.random_networks import PACKAGES
 from benchmarks.lib.timing import arguments, machine
@@ -65,7 +65,7 @@ def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> lis
     said = [words for _, words in texts]
     asked = pipeline.engine.facts.requests(said, options, None, exactly=True)
     session = pipeline.opened(PLACES, None, streamed=False, has_sound=False)
-    waiting, items = [int(one) for one in random.permutation(len(texts))], dict[int, int]()
+    waiting, items = [int(first) for first in random.permutation(len(texts))], dict[int, int]()
     codes = dict[int, np.ndarray]()
     while waiting or session.running:
         if waiting and session.running < PLACES and (not session.running or random.random() < CHANCE):
@@ -77,28 +77,28 @@ def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> lis
     return [codes[item] for item in range(len(texts))]
 
 
-def difference(one: np.ndarray, other: np.ndarray) -> int | None:
+def difference(first: np.ndarray, other: np.ndarray) -> int | None:
     """First frame that differs, None if none does. (Q, T) each."""
-    shared = min(one.shape[1], other.shape[1])
-    [places] = np.nonzero((one[:, :shared] != other[:, :shared]).any(axis=0))
+    shared = min(first.shape[1], other.shape[1])
+    [places] = np.nonzero((first[:, :shared] != other[:, :shared]).any(axis=0))
     if len(places):
         return int(places[0])
-    return None if one.shape == other.shape else shared
+    return None if first.shape == other.shape else shared
 
 
 def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, dict[int, int]]:
     """Speak a group in every way; frames where a text differs from itself alone, by way and text."""
     texts = [text(number) for number in range(first, first + count)]
-    alone = [together(pipeline, [one], frames)[0] for one in texts]
+    alone = [together(pipeline, [text], frames)[0] for text in texts]
     found = {"running": joining(pipeline, texts, frames, first)}
     for size in BATCHES:
         parts = [texts[start : start + size] for start in range(0, count, size)]
         found[f"batches of {size}"] = [codes for part in parts for codes in together(pipeline, part, frames)]
     return {
         way: {
-            first + item: place
-            for item, (one, other) in enumerate(zip(alone, codes, strict=True))
-            if (place := difference(one, other)) is not None
+            first + item: index
+            for item, (text, other) in enumerate(zip(alone, codes, strict=True))
+            if (index := difference(text, other)) is not None
         }
         for way, codes in found.items()
     }
@@ -121,7 +121,8 @@ def cost(given: argparse.Namespace) -> None:
     """Time steps of a model, exact and plain."""
     for texts in (8, 1):
         exact, other = (
-            1000 * statistics.median(took) for took in turns(given.model, given.side, texts, given.frames)
+            1000 * statistics.median(took)
+            for took in alternating(given.model, given.side, texts, given.frames)
         )
         print(
             f"{given.model}, {texts} texts: {exact:.1f} ms, plain {other:.1f}: {exact / other:.2f}",
@@ -150,8 +151,8 @@ def main() -> None:
     print(f"{given.count} texts of at most {given.frames} frames, {spent:.0f} s of processor time")
     print("| | texts that differ from themselves alone | from frame |\n|---|---|---|")
     for way in groups[0]:
-        places = {number: place for group in groups for number, place in group[way].items()}
-        listed = ", ".join(f"text {number}: {place}" for number, place in places.items())
+        places = {number: index for group in groups for number, index in group[way].items()}
+        listed = ", ".join(f"text {number}: {index}" for number, index in places.items())
         print(f"| {way} | {len(places)} | {listed or '-'} |")
 
 

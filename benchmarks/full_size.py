@@ -62,7 +62,7 @@ def dia_steps(network: Any, array: Array) -> Iterator[Any]:
     rng = np.random.default_rng(0)
     rows = rng.integers(0, config.eos_token_id, (1, ROWS, config.decoder_config.num_channels), np.int32)
     rows[:, 0] = config.bos_token_id
-    source = network.read([array(tokenize(TEXT))], network.encode_nothing())
+    source = network.read([array(tokenize(TEXT))], network.encode_empty())
     cache = network.new_cache()
     for row in range(ROWS):
         tokens = array(np.concatenate([rows[:, row : row + 1]] * 2))
@@ -173,8 +173,8 @@ def bench(folder: Path, model: str, kind: str) -> bool:
         make_checkpoint(source, model, kind)
         base = [sys.executable, "-m", "converters.cli", "--hf-path", str(source), "--mlx-path", str(made)]
         begin = time.perf_counter()
-        plan = json.loads(subprocess.check_output([*base, "--dry-run", "--json"]))
-        print(f"plan in {time.perf_counter() - begin:.1f} s: {summary(plan)}")
+        report = json.loads(subprocess.check_output([*base, "--dry-run", "--json"]))
+        print(f"plan in {time.perf_counter() - begin:.1f} s: {summary(report)}")
         seconds, peak = measure(base)
         print(f"converted in {seconds:.1f} s, peak anonymous memory {peak / 1e6:.0f} MB")
         return all([compared(kind, source, made) for kind in NETWORKS[model]])
@@ -197,9 +197,9 @@ def compared(kind: str, source: Path, made: Path) -> bool:
     return bool(errors[0] <= bound)
 
 
-def summary(plan: dict[str, Any]) -> str:
+def summary(report: dict[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value}" for name, value in plan.items() if isinstance(value, str | int | float)
+        f"{name} {value}" for name, value in report.items() if isinstance(value, str | int | float)
     )
 
 

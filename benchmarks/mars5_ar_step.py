@@ -105,12 +105,12 @@ def run(form: Any, network: Any, job: Job) -> Generate:
         sequence = job.sequence(draws)
         options = replace(job.options, generate_max_len_override=sequence.max_len)
         ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
-        running = Running(form(network, texts=1, room=sequence.max_len, **ids), 1)
+        running = Running(form(network, texts=1, capacity=sequence.max_len, **ids), 1)
         running.join([Slot(Mars5Inputs(sequence.prompt, job.reference(), options, HostNoise(7)))])
         while not sequence.done:
-            for _, drawn in running.turn():
-                for one in drawn[: draws - len(sequence.generated)].tolist():
-                    sequence.accept(one)
+            for _, drawn in running.advance():
+                for draw in drawn[: draws - len(sequence.generated)].tolist():
+                    sequence.accept(draw)
         return sequence.generated
 
     return generate
@@ -199,11 +199,11 @@ def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
     for name, generate, slow in rows:
         forms.append(Form(name, generate, *((SLOW_SHORT, SLOW_DRAWS) if slow else (SHORT, draws))))
         print(f"  warmed up: {name}, {forms[-1].start:.1f} s", flush=True)
-    for place in range(rounds):
+    for index in range(rounds):
         for form in forms:
             form.time()
         times = ", ".join(f"{form.name} {form.steps[-1]:.2f}" for form in forms)
-        print(f"  round {place + 1}: {times}", flush=True)
+        print(f"  round {index + 1}: {times}", flush=True)
     print(f"{'':<42} {'ms/id':>8} {'range':>16} {'start s':>8} {'same':>7}")
     for form in forms:
         print(form.row(forms[0].ids), flush=True)

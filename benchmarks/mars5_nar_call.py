@@ -130,15 +130,15 @@ class Form:
     def run(self, calls: int) -> np.ndarray:
         """Run all calls from the first state. Returns the last codes, on the host."""
         side, codes = self.side, self.side.whole(self.work.cells.codes)
-        for place in range(calls):
-            codes = self.from_state(codes, place)
+        for index in range(calls):
+            codes = self.from_state(codes, index)
             side.run(codes)
         return side.host(codes).copy()
 
-    def from_state(self, codes: Any, place: int) -> Any:
+    def from_state(self, codes: Any, index: int) -> Any:
         """Run one call."""
-        side, t = self.side, max(self.work.settings.timesteps - 1 - place, 0)
-        return self.step(codes, side.index(t), side.array(numbers_at(self.work, place)))
+        side, t = self.side, max(self.work.settings.timesteps - 1 - index, 0)
+        return self.step(codes, side.index(t), side.array(numbers_at(self.work, index)))
 
     def time(self, calls: int) -> None:
         """Run once more and record the time."""
@@ -157,20 +157,20 @@ class Form:
     def alike(self, states: list[np.ndarray]) -> float:
         """Share of unknown cells whose code, drawn in one step from each state, equals the next state's."""
         same = []
-        for place, (before, after) in enumerate(pairwise(states)):
-            made = self.side.host(self.from_state(self.side.whole(before), place))
+        for index, (before, after) in enumerate(pairwise(states)):
+            made = self.side.host(self.from_state(self.side.whole(before), index))
             same.append((made == after)[~self.work.cells.known].mean())
         return float(np.mean(same))
 
 
 @cache
-def _numbers(seed: int, place: int, frames: int, books: int) -> np.ndarray:
-    return HostNoise(seed).uniform(FIRST_DRAW + 1 + place, (2, frames, books))
+def _numbers(seed: int, index: int, frames: int, books: int) -> np.ndarray:
+    return HostNoise(seed).uniform(FIRST_DRAW + 1 + index, (2, frames, books))
 
 
-def numbers_at(work: Work, place: int) -> np.ndarray:
+def numbers_at(work: Work, index: int) -> np.ndarray:
     """Numbers of a call, drawn once: only the whole run includes the host's time."""
-    return _numbers(0, place, *work.cells.codes.shape)
+    return _numbers(0, index, *work.cells.codes.shape)
 
 
 def whole_run(side: SimpleNamespace, work: Work) -> float:
@@ -247,8 +247,8 @@ def report(side: SimpleNamespace, work: Work, calls: int, runs: int) -> None:
     line += f"{1000 * seconds[2] / steps:.2f}), {seconds[1]:.2f} s"
     print(f"{'  whole run, its draws on the host':<44} {line}", flush=True)
     own = [work.cells.codes]
-    for place in range(CHECKED):
-        own.append(side.host(full.from_state(side.whole(own[-1]), place)).copy())
+    for index in range(CHECKED):
+        own.append(side.host(full.from_state(side.whole(own[-1]), index)).copy())
     for name, form in forms.items():
         alike = f"codes alike {form.alike(own):.3%}"
         print(f"{'  without: ' + name:<44} {form.times_text}  {alike}", flush=True)

@@ -58,16 +58,16 @@ def generator(make_slots: Callable[..., Any], network: Any, config: FirstStageCo
 
     def generate(guidance: float, tokens: int) -> None:
         sampling = FirstStageSampling(cfg_scale=guidance)
-        room, end_of_text = TEXT_TOKENS + tokens, config.vocab_size - 1
-        slots = make_slots(network, texts=1, rows=sampling.rows, room=room, end_of_text=end_of_text)
+        capacity, end_of_text = TEXT_TOKENS + tokens, config.vocab_size - 1
+        slots = make_slots(network, texts=1, rows=sampling.rows, capacity=capacity, end_of_text=end_of_text)
         slots.join({0: MetaVoiceInputs(prompt, speaker, sampling, HostNoise(1))})
         assert tokens % slots.steps == 0
         launched = deque(slots.launch(slots.steps) for _ in range(1 + slots.ahead))
         for _ in range(tokens // slots.steps - len(launched)):
             slots.read(launched.popleft())
             launched.append(slots.launch(slots.steps))
-        for each in launched:
-            slots.read(each)
+        for item in launched:
+            slots.read(item)
 
     return generate
 

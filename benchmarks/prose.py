@@ -62,9 +62,9 @@ class Text:
 
 def texts(few: int | None) -> list[Text]:
     """Read the texts, or the first `few` of each kind."""
-    every = [Text(**one) for one in json.loads(TEXTS.read_text("utf-8"))]
-    kinds = dict.fromkeys(one.kind for one in every)
-    return [one for kind in kinds for one in [own for own in every if own.kind == kind][:few]]
+    every = [Text(**load) for load in json.loads(TEXTS.read_text("utf-8"))]
+    kinds = dict.fromkeys(item.kind for item in every)
+    return [own for kind in kinds for own in [own for own in every if own.kind == kind][:few]]
 
 
 def rules() -> TextRules:
@@ -91,19 +91,19 @@ def plain(words: Sequence[str]) -> list[str]:
 def score(job: tuple[Sequence[str], Sequence[np.ndarray]]) -> TurnScore:
     """Count the errors in the words heard in the sounds of a text, one after the other."""
     words, sounds = job
-    wanted, found = plain(words), plain([one.word for sound in sounds for one in hear(sound)])
+    wanted, found = plain(words), plain([item.word for sound in sounds for item in hear(sound)])
     return TurnScore(len(wanted), word_errors(wanted, found), 0.0)
 
 
-def tagged(place: int, text: str) -> str:
+def tagged(index: int, text: str) -> str:
     """The text in one voice, by turns, unless it has tags."""
-    return text if text.startswith("[S") else f"[S{1 + place % 2}] {text}"
+    return text if text.startswith("[S") else f"[S{1 + index % 2}] {text}"
 
 
 def spoken(pipeline: Any, every: Sequence[Text]) -> list[Any]:
     """Speak each text by itself."""
     return [
-        pipeline.generate(tagged(place, one.written), seed=SEED + place) for place, one in enumerate(every)
+        pipeline.generate(tagged(index, item.written), seed=SEED + index) for index, item in enumerate(every)
     ]
 
 
@@ -114,18 +114,18 @@ def sounds(result: Any) -> list[np.ndarray]:
 
 def read_by_flite(job: tuple[int, Text]) -> list[np.ndarray]:
     """Let flite read the words that should be said, turn by turn."""
-    place, text = job
-    script = tagged(place, rewritten("text", text.written, rules()))
+    index, text = job
+    script = tagged(index, rewritten("text", text.written, rules()))
     turns = re.findall(r"\[S\d\][^\[]+", script)
     return [source(Item("", turn.strip()), read_settings().synthesis) for turn in turns]
 
 
 def line(name: str, every: Sequence[Text], scores: Sequence[TurnScore], rest: Sequence[str]) -> str:
     """Row of the table: all, then each kind."""
-    low, high = interval([[one] for one in scores])
+    low, high = interval([[score] for score in scores])
     cells = [f"{word_error_rate(scores):.1f} % ({low:.1f} to {high:.1f})"]
-    for kind in dict.fromkeys(one.kind for one in every):
-        own = [one for text, one in zip(every, scores, strict=True) if text.kind == kind]
+    for kind in dict.fromkeys(item.kind for item in every):
+        own = [score for text, score in zip(every, scores, strict=True) if text.kind == kind]
         cells.append(f"{word_error_rate(own):.1f} %")
     return "| " + " | ".join([name, *cells, *rest]) + " |"
 
@@ -141,8 +141,8 @@ def main() -> None:
         print(f"prose: nothing measured: {lacking}")
         return
     every = texts(given.few)
-    words = [said_words(one) for one in every]
-    kinds = list(dict.fromkeys(one.kind for one in every))
+    words = [said_words(item) for item in every]
+    kinds = list(dict.fromkeys(item.kind for item in every))
     print(machine())
     print(f"{len(every)} texts, {sum(map(len, words))} words; seeds {SEED}, {SEED + 1}, ...\n")
     print("| " + " | ".join(["", "all (95 %)", *kinds, "ended", "RTF"]) + " |")

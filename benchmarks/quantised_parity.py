@@ -93,7 +93,7 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
         [np.full((len(codes), 1), bos, np.int32), apply_delay(ended, config.delay_pattern, bos, pad)], axis=1
     ).T  # (1 + T + 1 + longest delay, C)
     given = mx.array(rows[None, :-1])
-    source = network.read([mx.array(tokenize(text))], network.encode_nothing())
+    source = network.read([mx.array(tokenize(text))], network.encode_empty())
     cond, uncond = network(mx.concatenate([given, given]), network.new_cache(), source)  # (T', C, V)
     uniform = np.stack([HostNoise(seed).uniform(step, cond.shape[1:]) for step in range(len(cond))])
     known = mx.array(allowed_ids(cond.shape[1], cond.shape[2], eos))
@@ -104,19 +104,19 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
     # compare codes with codes only: the end of speech is another decision
     allowed = mx.where(known & (mx.arange(cond.shape[-1]) != eos), cond, -mx.inf)
     log_p = np.array(allowed - mx.logsumexp(allowed, axis=-1, keepdims=True))
-    place = np.arange(frames) + np.asarray(config.delay_pattern)[:, None]  # (C, T): the row that predicts it
+    index = np.arange(frames) + np.asarray(config.delay_pattern)[:, None]  # (C, T): the row that predicts it
     channel = np.arange(len(codes))[:, None]
     return Forced(
-        loss=-log_p[place, channel, codes],
-        best=log_p.argmax(axis=-1)[place, channel],
-        drawn=drawn[place, channel],
+        loss=-log_p[index, channel, codes],
+        best=log_p.argmax(axis=-1)[index, channel],
+        drawn=drawn[index, channel],
     )
 
 
-def frames_until_apart(one: np.ndarray, two: np.ndarray) -> int:
+def frames_until_apart(first: np.ndarray, two: np.ndarray) -> int:
     """Count the leading frames that two runs, (C, T) each, share."""
-    shared = min(one.shape[1], two.shape[1])
-    differs = np.flatnonzero((one[:, :shared] != two[:, :shared]).any(axis=0))
+    shared = min(first.shape[1], two.shape[1])
+    differs = np.flatnonzero((first[:, :shared] != two[:, :shared]).any(axis=0))
     return int(differs[0]) if len(differs) else shared
 
 
@@ -141,7 +141,7 @@ def compare(
     return Row(
         form=form,
         megabytes=size / 1e6,
-        loss=float(np.mean([each.loss.mean() for each in forced])),
+        loss=float(np.mean([item.loss.mean() for item in forced])),
         loss_change=float(np.mean(change)),
         loss_change_error=float(np.std(change, ddof=1) / len(change) ** 0.5)
         if len(change) > 1
@@ -150,7 +150,7 @@ def compare(
         argmax_by_channel=[float(share) for share in same.mean(axis=1)],
         sampled=float(pooled(forced, reference, lambda ours, theirs: ours.drawn == theirs.drawn).mean()),
         frames_until_apart=float(
-            np.median([frames_until_apart(one, two) for one, two in zip(spoken, free, strict=True)])
+            np.median([frames_until_apart(first, two) for first, two in zip(spoken, free, strict=True)])
         ),
         frames=float(np.median([codes.shape[1] for codes in spoken])),
     )
@@ -160,7 +160,7 @@ def pooled(
     ours: Sequence[Forced], theirs: Sequence[Forced], compare: Callable[[Forced, Forced], np.ndarray]
 ) -> np.ndarray:
     """Concatenate a comparison over all texts. → (C, frames)."""
-    return np.concatenate([compare(one, two) for one, two in zip(ours, theirs, strict=True)], axis=1)
+    return np.concatenate([compare(first, two) for first, two in zip(ours, theirs, strict=True)], axis=1)
 
 
 def make(form: str, folder: Path) -> tuple[DiaPipeline, int]:

@@ -105,7 +105,7 @@ def row(
 
     def sound() -> None:
         codes = np.maximum(speak(made[0], given[:1], window)[:, 0].T, 0) % config.codebook_size
-        codec.decode_piece(codes[None].astype(np.int32), None)[0].cpu()
+        codec.decode_window(codes[None].astype(np.int32), None)[0].cpu()
 
     heard = [timed(sound) for _ in range(repeats + 1)][1:] if form == "captured" else []
     later = f"{statistics.median(heard):>8.3f}" if heard else ""

@@ -62,7 +62,7 @@ def absent(peer: str, size: str, given: argparse.Namespace) -> str:
 
 def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
     """Build a peer and yield its forms, each ready to be measured."""
-    config, texts = CONFIGS[size], [int(one) for one in given.texts.split(",")]
+    config, texts = CONFIGS[size], [int(text) for text in given.texts.split(",")]
     if peer == "original":
         return qwen3_forms.original(config, given.dtype, texts, given.folder)
     if peer == "mlx-audio":
@@ -79,7 +79,7 @@ def forms(peer: str, size: str, given: argparse.Namespace) -> Iterator[Form]:
 
 def measured(form: Form, lengths: tuple[int, int], runs: int) -> tuple[float, float | None]:
     """Return milliseconds per frame, and seconds to the first sound; None for a form without sound."""
-    short, long = (max(1 + place, length // form.shorter) for place, length in enumerate(lengths))
+    short, long = (max(1 + index, length // form.shorter) for index, length in enumerate(lengths))
     times, first = {short: list[float](), long: list[float]()}, list[float]()
     form.speak(short)
     form.speak(long)  # some compile again for another length
@@ -94,7 +94,7 @@ def measured(form: Form, lengths: tuple[int, int], runs: int) -> tuple[float, fl
 
 def alone(peer: str, size: str, given: argparse.Namespace) -> None:
     """Measure one peer in this process. Raises SystemExit with the cause of a failure."""
-    short, long = (int(one) for one in given.frames.split(","))
+    short, long = (int(frame) for frame in given.frames.split(","))
     try:
         for number, form in enumerate(forms(peer, size, given)):
             if not number:

@@ -54,7 +54,7 @@ def measure(side: str, size: str, dtype: str, seconds: float, runs: int) -> str:
         made = pipeline.generate("The quick brown fox.", prompt=vector, seed=run, max_seconds=seconds)
         wall, busy = time.perf_counter() - start[0], time.process_time() - start[1]
         times.append((wall / made.audio_seconds, busy / made.audio_seconds))
-    wall, busy = (statistics.median(each) for each in zip(*times[1:], strict=True))
+    wall, busy = (statistics.median(item) for item in zip(*times[1:], strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return (
         f"{side}, {size}, {dtype}: RTF {wall:.2f}, processor {busy:.2f} s a second, "
@@ -67,7 +67,9 @@ def _fill(codec: Any) -> None:
     import mlx.core as mx
     from mlx.utils import tree_map
 
-    codec.update(tree_map(lambda each: mx.random.normal(each.shape, scale=0.02), codec.parameters()))
+    codec.update(
+        tree_map(lambda parameter: mx.random.normal(parameter.shape, scale=0.02), codec.parameters())
+    )
     mx.eval(codec.parameters())
 
 

@@ -54,7 +54,7 @@ def documents(model: str, configs: Any) -> Any:
     made = models.MODELS[model].speed.documents(configs)
     if model == "qwen3":
         signs, made = byte_signs(), {kind: dict(own) for kind, own in made.items()}
-        pairs = [(one, other) for one in signs for other in signs]
+        pairs = [(sign, other) for sign in signs for other in signs]
         pairs += [("".join(pair), sign) for pair in pairs for sign in signs]
         pairs = pairs[: 151_643 - len(signs)]
         tokens = [*signs, *map("".join, pairs)]

@@ -167,7 +167,9 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
     pipeline.generate_codes([TEXT] * texts, max_frames=40)
     started = time.perf_counter()
     codes = pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
-    windows = [Sound(one, 0, source=Passage(one, 0, one.shape[1])) for one in codes]
+    windows = [
+        Sound(text_codes, 0, source=Passage(text_codes, 0, text_codes.shape[1])) for text_codes in codes
+    ]
     sounds = pipeline.engine.launch(windows, pipeline.engine.policy).take()
     return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
 
@@ -175,7 +177,7 @@ def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Median, 95th percentile and maximum, in milliseconds."""
     found = np.percentile(values, [50, 95, 100])
-    return dict(zip(("p50", "p95", "max"), (round(1e3 * float(one), 1) for one in found), strict=True))
+    return dict(zip(("p50", "p95", "max"), (round(1e3 * float(item), 1) for item in found), strict=True))
 
 
 def measure(args: argparse.Namespace, side: str) -> None:
@@ -200,7 +202,7 @@ def measure(args: argparse.Namespace, side: str) -> None:
         return benches[count]
 
     rounds: list[dict[int, np.ndarray]] = []
-    for turn in range(args.rounds):
+    for _round in range(args.rounds):
         rounds.append({})
         for count in counts:
             bench = opened(count)
@@ -208,18 +210,18 @@ def measure(args: argparse.Namespace, side: str) -> None:
             used = time.process_time()
             seconds, heard = bench.streams(count, max(args.requests, 2 * count))
             used = time.process_time() - used
-            rounds[-1][count] = sum(one.sound for one in heard) / np.array([seconds, used])
+            rounds[-1][count] = sum(result.sound for result in heard) / np.array([seconds, used])
             found = {
                 "throughput": rounds[-1][count][0],
                 "throughput of processor time": rounds[-1][count][1],
                 "requests a second": len(heard) / seconds,
                 "first audio": percentiles(firsts),
-                "gap": percentiles([one.gap for one in heard]),
+                "gap": percentiles([result.gap for result in heard]),
             }
-            note(f"{count} streams, round {turn + 1}", found)
+            note(f"{count} streams, round {_round + 1}", found)
     least, *_, most = sorted(counts) * 2
     if most > least:
-        ratios = np.median([one[most] / one[least] for one in rounds], axis=0)
+        ratios = np.median([own_round[most] / own_round[least] for own_round in rounds], axis=0)
         note(f"{most} by {least} streams", {"throughput": ratios[0], "of processor time": ratios[1]})
     bench = opened(most)
     if args.compare:
@@ -229,14 +231,14 @@ def measure(args: argparse.Namespace, side: str) -> None:
             batch_rate(pipeline, TEXT, most, frames[0]),
         )
         seconds, heard = bench.streams(most, 3 * most)
-        served = sum(one.sound for one in heard) / seconds
+        served = sum(result.sound for result in heard) / seconds
         note("of both", {"served": served, "one after the other": both, "ratio": served / both})
         note("of generate_batch", {"served": served, "generate_batch": whole, "ratio": served / whole})
         bench.frames = low, high
     if args.load:
         rate = args.load * found["requests a second"]
         heard = bench.load(rate, args.arrivals)
-        firsts, gaps = [one.first for one in heard], [one.gap for one in heard]
+        firsts, gaps = [result.first for result in heard], [result.gap for result in heard]
         note("load", {"rate": rate, "first audio": percentiles(firsts), "gap": percentiles(gaps)})
     for bench in benches.values():
         bench.engine.close()
@@ -244,7 +246,7 @@ def measure(args: argparse.Namespace, side: str) -> None:
 
 def numbers(given: str) -> list[int]:
     """Read "1,4"."""
-    return [int(one) for one in given.split(",") if one]
+    return [int(item) for item in given.split(",") if item]
 
 
 def main() -> None:

@@ -66,9 +66,9 @@ class Soak:
         self.seconds = seconds
         self.ways = [self.generate, self.stream, self.arriving, self.close_early, self.batch, self.cancel]
 
-    def speak(self, place: int, text: str) -> np.ndarray:
-        """Samples of an utterance, (L,); place: its number, which is its seed and chooses the way."""
-        return self.ways[place % len(self.ways)](text, place)
+    def speak(self, index: int, text: str) -> np.ndarray:
+        """Samples of an utterance, (L,); index: its number, which is its seed and chooses the way."""
+        return self.ways[index % len(self.ways)](text, index)
 
     def generate(self, text: str, seed: int) -> np.ndarray:
         return self.voice.generate(text, seed=seed, max_seconds=self.seconds).audio
@@ -89,7 +89,7 @@ class Soak:
 
     def batch(self, text: str, seed: int) -> np.ndarray:
         both = self.voice.generate_batch([text, text], seed=seed, max_seconds=self.seconds)
-        return np.concatenate([one.audio for one in both])
+        return np.concatenate([item.audio for item in both])
 
     def cancel(self, text: str, seed: int) -> np.ndarray:
         with suppress(UsageError):
@@ -104,14 +104,14 @@ class Soak:
 
 def soak(side: str, utterances: int, seconds: float) -> dict[str, Any]:
     """Run one side, in this process."""
-    texts = [f"[S{1 + place % 2}] {line}" for place, line in enumerate(TEXTS.read_text("utf-8").splitlines())]
+    texts = [f"[S{1 + index % 2}] {line}" for index, line in enumerate(TEXTS.read_text("utf-8").splitlines())]
     started, spoken = time.perf_counter(), Soak(side, seconds)
     process, made = psutil.Process(), 0
     states = np.zeros((utterances - 1, len(NAMES)), np.int64)  # no objects of its own
     first = spoken.speak(0, texts[0])
-    for place in range(utterances - 1):
-        made += len(spoken.speak(place, texts[place % len(texts)]))
-        states[place] = state(process)
+    for index in range(utterances - 1):
+        made += len(spoken.speak(index, texts[index % len(texts)]))
+        states[index] = state(process)
     last = spoken.speak(0, texts[0])
     return {
         "side": side,
@@ -147,9 +147,9 @@ def faults(run: dict[str, Any]) -> list[str]:
 def printed(run: dict[str, Any]) -> str:
     """Lines of the table, one for each of some tenths."""
     lines = []
-    for place in (0, SETTLED, TENTHS // 2, TENTHS - 1):
-        tenth, size = run["tenths"][place], (run["utterances"] - 1) / TENTHS
-        span = f"{place * size + 1:.0f} to {(place + 1) * size:.0f}"
+    for index in (0, SETTLED, TENTHS // 2, TENTHS - 1):
+        tenth, size = run["tenths"][index], (run["utterances"] - 1) / TENTHS
+        span = f"{index * size + 1:.0f} to {(index + 1) * size:.0f}"
         held = f"{tenth['memory'] / 1e6:.1f} | {tenth['threads']} | {tenth['descriptors']}"
         lines.append(f"| {run['side']} | {span} | {held} | {tenth['objects']:,.0f} |")
     return "\n".join(lines)

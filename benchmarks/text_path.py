@@ -64,7 +64,7 @@ class TextPath:
         if self.has_launched or not code.co_filename.startswith(PACKAGES):
             return
         if event == "return" and code in self.found:
-            self._keep(value)
+            self._note(value)
             if self._has(value, DEPTH):
                 self.ends.add(code)
         if event != "call" or code.co_name.startswith("<"):
@@ -92,7 +92,7 @@ class TextPath:
             frame = frame.f_back
         return None if frame is None else frame.f_code
 
-    def _keep(self, value: Any) -> None:
+    def _note(self, value: Any) -> None:
         if isinstance(value, (list, tuple, np.ndarray)) and len(value) > 1:
             self._made[id(value)] = value
 
@@ -105,7 +105,7 @@ class TextPath:
             value, (GenerationResult, type, int, float, np.ndarray, threading.Thread)
         ):
             return False
-        return any(self._has(one, depth - 1) for one in inside(value))
+        return any(self._has(item, depth - 1) for item in inside(value))
 
     @property
     def path(self) -> list[tuple[str, CodeType]]:
@@ -121,7 +121,7 @@ class TextPath:
 
     def _is_inner(self, code: CodeType) -> bool:
         callers = self.found[code]
-        return bool(callers) and all(TEXTS.match(located(one)) for one in callers)
+        return bool(callers) and all(TEXTS.match(located(caller)) for caller in callers)
 
     @property
     def returns(self) -> int:

@@ -91,14 +91,14 @@ def spoken(pipeline: Any, said: Sequence[Item], seconds: Sequence[float]) -> lis
     rate = pipeline.sample_rate / pipeline.codec_config.hop_length
     return pipeline.generate_batch(
         [item.text for item in said],
-        seed=[SEED + place for place in range(len(said))],
+        seed=[SEED + index for index in range(len(said))],
         max_frames=[min(int(PATIENCE * length * rate), pipeline.config.max_frames) for length in seconds],
     )
 
 
 def chosen(count: int, voices: Any) -> list[Item]:
     """Choose sentences, other ones for each voice."""
-    groups = {name: [one for one in items(voices, None) if one.group == name] for name in ("slt", "rms")}
+    groups = {name: [item for item in items(voices, None) if item.group == name] for name in ("slt", "rms")}
     half = count // 2
     return groups["slt"][:half] + groups["rms"][half : 2 * half]
 
@@ -110,24 +110,24 @@ def heard(
     references: Sequence[Path | None],
 ) -> list[dict[str, float]]:
     """Judge recordings of some texts. Raises ValueError for one that cannot be judged."""
-    for place, (item, sound, reference) in enumerate(zip(said, sounds, references, strict=True)):
+    for index, (item, sound, reference) in enumerate(zip(said, sounds, references, strict=True)):
         file = io.BytesIO()
         soundfile.write(file, sound, RATE, format="WAV", subtype="FLOAT")
-        judges.begin(Recording(str(place), file.getvalue(), ".wav", item.text, reference))
+        judges.begin(Recording(str(index), file.getvalue(), ".wav", item.text, reference))
     found: dict[int, dict[str, float]] = {}
     while judges.pending:
         for verdict in judges.verdicts(None):
             if verdict.figures is None:
                 raise ValueError(f"text {verdict.key}: {verdict.error}")
             found[int(verdict.key)] = verdict.figures
-    return [found[place] for place in range(len(said))]
+    return [found[index] for index in range(len(said))]
 
 
 def ratio(rows: Sequence[dict[str, float]], figure: str) -> tuple[list[float], list[float]]:
     """Parts and wholes of a figure: word errors of words, else a mean."""
     if figure == "wer":
-        return [one["word_errors"] for one in rows], [one["words"] for one in rows]
-    return [one[figure] for one in rows], [1.0] * len(rows)
+        return [row["word_errors"] for row in rows], [row["words"] for row in rows]
+    return [row[figure] for row in rows], [1.0] * len(rows)
 
 
 def value(parts: Sequence[float], wholes: Sequence[float]) -> float:
@@ -179,7 +179,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         closing(JudgeProcesses(partial(judges_of, FIGURES), given.workers)) as judges,
     ):
-        references = [Path(folder) / f"{place}.wav" for place in range(len(said))]
+        references = [Path(folder) / f"{index}.wav" for index in range(len(said))]
         for path, sound in zip(references, sources, strict=True):
             soundfile.write(path, sound, RATE, subtype="FLOAT")
         print(f"{machine()}\n{len(said)} sentences\n\n{head}", flush=True)

@@ -92,12 +92,12 @@ class Speaker:
     def __init__(
         self, tree: Path, package: str, what: list[str], environment: dict[str, str], cpus: str | None
     ):
-        kept = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+        outside = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
         cores = set(map(int, cpus.split(","))) if cpus else os.sched_getaffinity(0)
-        self.turns: list[list[Any]] = []
+        self.rounds: list[list[Any]] = []
         self.process = subprocess.Popen(
             [sys.executable, "-c", CODE, package, *what],
-            env={**kept, "PYTHONPATH": str(tree), "HF_HUB_OFFLINE": "1", **environment},
+            env={**outside, "PYTHONPATH": str(tree), "HF_HUB_OFFLINE": "1", **environment},
             cwd=tree,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -108,13 +108,13 @@ class Speaker:
         if not Path(found).is_relative_to(tree):
             raise SystemExit(f"{package} of {tree}: Python imported {found}")
         self()
-        self.turns.clear()
+        self.rounds.clear()
 
     def __call__(self) -> None:
         """Speak once: note real-time factor, CPU, peak MB, seconds of speech, hashes of codes and samples."""
         assert self.process.stdin is not None
         print("speak", file=self.process.stdin, flush=True)
-        self.turns.append(self._read())
+        self.rounds.append(self._read())
 
     def _read(self) -> Any:
         assert self.process.stdout is not None
@@ -122,7 +122,7 @@ class Speaker:
         return json.loads(line) if line else None
 
     def line(self) -> str:
-        rtf, cpu, peak, seconds, codes, samples = zip(*self.turns, strict=True)
+        rtf, cpu, peak, seconds, codes, samples = zip(*self.rounds, strict=True)
         return (
             f"RTF {statistics.median(rtf):.3f} ({min(rtf):.3f} to {max(rtf):.3f}), "
             f"CPU {statistics.median(cpu):.3f} ({min(cpu):.3f}), peak {max(peak):.0f} MB; "
@@ -133,10 +133,10 @@ class Speaker:
     def ratios(self, other: Speaker) -> str:
         """This one's times by another's: medians over the turns."""
         rtf, cpu, peak = (
-            statistics.median(b[place] / a[place] for a, b in zip(other.turns, self.turns, strict=True))
-            for place in (0, 1, 2)
+            statistics.median(b[index] / a[index] for a, b in zip(other.rounds, self.rounds, strict=True))
+            for index in (0, 1, 2)
         )
-        best = min(turn[0] for turn in self.turns) / min(turn[0] for turn in other.turns)
+        best = min(best_of[0] for best_of in self.rounds) / min(best_of[0] for best_of in other.rounds)
         medians = f"RTF {rtf:.3f}, CPU {cpu:.3f}, peak {peak:.3f}"
         return f"medians by turn: {medians}; the fastest turns: RTF {best:.3f}"
 
@@ -184,21 +184,21 @@ def main() -> None:
     if "system" in (args.blas or "") and not args.library:
         print(f"none of {', '.join(LIBRARIES)} is there: give --library")
         return
-    each = speakers(args)
+    by_name = speakers(args)
     for number in range(args.rounds):
-        keys = list(each)
+        keys = list(by_name)
         for key in keys[number % len(keys) :] + keys[: number % len(keys)]:
-            each[key]()
+            by_name[key]()
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
     where = f"cores {args.cpus or ('0,1' if args.old else 'all')}"
     print(f"{platform.platform()}, {where}, Python {platform.python_version()}, load {load}")
-    for name, one in each.items():
-        print(f"{name}: {one.line()}{f'; {one.blas}' if args.blas else ''}")
-    first = next(iter(each))
+    for name, speaker in by_name.items():
+        print(f"{name}: {speaker.line()}{f'; {speaker.blas}' if args.blas else ''}")
+    first = next(iter(by_name))
     ages = ("again", "new") if args.yardstick else ("new",)
     pairs = [(f"{side} old", f"{side} {age}") for side in args.side.split(",") for age in ages]
-    for other, name in [(first, name) for name in each if name != first] if args.blas else pairs:
-        print(f"{name} / {other}, {each[name].ratios(each[other])}")
+    for other, name in [(first, name) for name in by_name if name != first] if args.blas else pairs:
+        print(f"{name} / {other}, {by_name[name].ratios(by_name[other])}")
 
 
 if __name__ == "__main__":

@@ -89,18 +89,18 @@ def converted_folder(
     memory: free bytes, checked before a download; None if unknown.
     Raises NotFoundError for a repository that cannot be fetched; ResourceError for too little disk or memory.
     """
-    place = folders() / repository.replace("/", "--")
-    ref = place / _REFS / (revision or "main").replace("/", "--")
+    path = folders() / repository.replace("/", "--")
+    ref = path / _REFS / (revision or "main").replace("/", "--")
     known = _known(ref)
     for commit in filter(None, (known, revision)):
-        folder = place / _name(commit, form)
+        folder = path / _name(commit, form)
         if "/" not in commit and _is_complete(folder):
             return folder
     found = fetch_fitting(repository, form, revision=revision, offline=offline, memory=memory, converts=True)
     if form.bits is None and (is_converted(found.path) or is_conversion(found.path)):
         return found.path
-    folder = place / _name(str(found.commit), form)
-    with _locked(place):
+    folder = path / _name(str(found.commit), form)
+    with _locked(path):
         if not _is_complete(folder):
             _convert(found, form, folder, offline=offline)
         ref.parent.mkdir(exist_ok=True)
@@ -159,9 +159,9 @@ def remove(repository: str) -> list[CachedModel]:
         names = list(dict.fromkeys(entry.repository for entry in every))
         hint = did_you_mean(repository, names) or f"there is {', '.join(names) or 'none'}"
         raise UsageError(f"{repository}: not in the cache; {hint}")
-    place = held[0].path.parent
-    with _locked(place):
-        shutil.rmtree(place / _REFS, ignore_errors=True)
+    folder = held[0].path.parent
+    with _locked(folder):
+        shutil.rmtree(folder / _REFS, ignore_errors=True)
         for entry in held:
             (entry.path / RECORD).unlink(missing_ok=True)  # first: what is left is no model
             shutil.rmtree(entry.path)
@@ -196,25 +196,25 @@ def _convert(found: Located, form: Form, folder: Path, *, offline: bool) -> None
     published = open_published(str(found.repository), revision=found.commit, offline=offline, flag="model")
     if form.bits is not None and any(part.quantization for part in published.parts.values()):
         raise UsageError(f"bits: {found.repository} is quantized as published; leave --bits out")
-    plan = outline(published, dtype=form.dtype, quantization=form.quantization)
+    whole = outline(published, dtype=form.dtype, quantization=form.quantization)
     shutil.rmtree(folder, ignore_errors=True)  # incomplete
     with tqdm(
-        total=plan.nbytes, unit="B", unit_scale=True, desc="converting", leave=False, disable=None
+        total=whole.nbytes, unit="B", unit_scale=True, desc="converting", leave=False, disable=None
     ) as bar:
-        write(published, plan, folder, progress=bar.update)
+        write(published, whole, folder, progress=bar.update)
     size = gigabytes(sum(path.stat().st_size for path in folder.rglob("*")))
     _LOG.warning("%s: converted (%s), %s in %s", found.repository, form, size, one_line(str(folder)))
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Lock a repository's folder against other processes, and wait for one that has the lock."""
     try:
-        make_folder(place)
-        handle = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        make_folder(folder)
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as fault:
         raise UsageError(
-            f"model: {place} cannot be written ({fault.strerror}); set XDG_CACHE_HOME to another folder"
+            f"model: {folder} cannot be written ({fault.strerror}); set XDG_CACHE_HOME to another folder"
         ) from fault
     try:
         with contextlib.suppress(OSError):  # a disk without locks: the folder still appears whole
@@ -246,12 +246,12 @@ def _smaller(listed: Listing, form: Form, memory: int) -> str:
 
 def _check_disk(listed: Listing, converted: int) -> None:
     """Raise ResourceError unless the converted folder fits beside the download."""
-    free, place = free_disk_bytes(folders()), folders()
-    downloaded = listed.missing if _device(hub_cache()) == _device(place) else 0
+    free, folder = free_disk_bytes(folders()), folders()
+    downloaded = listed.missing if _device(hub_cache()) == _device(folder) else 0
     if free < converted + downloaded:
         more = f", beside {gigabytes(downloaded)} to download" if downloaded else ""
         raise ResourceError(
-            f"disk: {listed.repository} takes {gigabytes(converted)} converted{more}, {place} has "
+            f"disk: {listed.repository} takes {gigabytes(converted)} converted{more}, {folder} has "
             f"{gigabytes(free)} free; free some space, or set XDG_CACHE_HOME and HF_HOME to a larger disk; "
             "nothing was downloaded"
         )

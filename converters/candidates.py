@@ -27,7 +27,7 @@ class Candidate:
     kind: str
     layout: str
     found: Found
-    place: Located
+    location: Located
     missing: str | None
 
     @property
@@ -38,7 +38,7 @@ class Candidate:
     @property
     def label(self) -> str:
         """Its name in messages."""
-        return _label(self.file, self.place)
+        return _label(self.file, self.location)
 
 
 @dataclass
@@ -55,10 +55,10 @@ class Scan:
     faults: list[SpeechError] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
-    def see(self, files: list[Path], place: Located, hints: Hints) -> None:
+    def see(self, files: list[Path], location: Located, hints: Hints) -> None:
         """Recognize files that belong together. Raises CheckpointError for broken ones."""
         checkpoint = folders.open_checkpoint(files)
-        found, label = Found(checkpoint, hints), _label(files[0], place)
+        found, label = Found(checkpoint, hints), _label(files[0], location)
         if any(_ADAPTER.search(name) for name in checkpoint.shapes):
             self.ignored[label] = (
                 "a LoRA adapter; merge it into its model (peft: merge_and_unload), and save that"
@@ -87,11 +87,11 @@ class Scan:
             layout = "mlx"
         if not config and checkpoint.metadata.get("format") == "mlx":  # a converted file: not to be guessed
             missing = "config.json"
-        self.candidates.append(Candidate(kind, layout, found, place, missing))
+        self.candidates.append(Candidate(kind, layout, found, location, missing))
 
 
 def scan(
-    places: Sequence[Located], hints: Hints, needed: Callable[[Sequence[Candidate]], Sequence[str]]
+    locations: Sequence[Located], hints: Hints, needed: Callable[[Sequence[Candidate]], Sequence[str]]
 ) -> Scan:
     """Open every file; pickles of a folder only for kinds that no safetensors file contains.
 
@@ -99,28 +99,28 @@ def scan(
     Raises CheckpointError for a broken file, but not for a pickle of a folder.
     """
     found = Scan()
-    for place in places:
-        for files in folders.safetensors(place.path):
-            found.see(files, place, hints)
-    for place in places:
-        for file in folders.pickles(place.path):
+    for location in locations:
+        for files in folders.safetensors(location.path):
+            found.see(files, location, hints)
+    for location in locations:
+        for file in folders.pickles(location.path):
             kinds = needed(found.candidates)
             usable = {
-                each.kind
-                for each in found.candidates
-                if each.missing is None and each.file.suffix not in PICKLES
+                candidate.kind
+                for candidate in found.candidates
+                if candidate.missing is None and candidate.file.suffix not in PICKLES
             }
-            if file != place.path and kinds and usable.issuperset(kinds):
-                found.ignored[_label(file, place)] = "all wanted parts are in safetensors files"
+            if file != location.path and kinds and usable.issuperset(kinds):
+                found.ignored[_label(file, location)] = "all wanted parts are in safetensors files"
                 continue
             try:
-                found.see([file], place, hints)
+                found.see([file], location, hints)
             except (CheckpointError, NotFoundError) as fault:
-                if file == place.path or isinstance(fault, MisfitError):
+                if file == location.path or isinstance(fault, MisfitError):
                     raise
                 found.faults.append(fault)
     return found
 
 
-def _label(file: Path, place: Located) -> str:
-    return str(file.relative_to(place.path)) if place.path.is_dir() else file.name
+def _label(file: Path, location: Located) -> str:
+    return str(file.relative_to(location.path)) if location.path.is_dir() else file.name

@@ -19,7 +19,7 @@ from tts_core.voice import embedded
 
 NON_COMMERCIAL = "cc-by-nc-4.0"
 MEASURED, JUDGED = "## Measured by mlx-port verify", "## Measured by mlx-port judge"
-NOTHING = (
+NO_MEASUREMENTS = (
     "Nothing was measured for this checkpoint; `mlx-port verify SRC FOLDER` measures it and writes it here."
 )
 
@@ -74,7 +74,7 @@ def card_of(
         lines += ["Not quantized:", "", *_wide(parts), ""]
     if published.model is not None:
         lines += _commands(models.MODELS[published.model].example, repository)
-    return "\n".join([*lines, MEASURED, "", NOTHING, ""])
+    return "\n".join([*lines, MEASURED, "", NO_MEASUREMENTS, ""])
 
 
 def _languages(model: str | None) -> Sequence[str]:
@@ -92,7 +92,7 @@ def _tags(root: ModelPart) -> list[str]:
 def _wide(parts: Sequence[ModelPart]) -> list[str]:
     """List what is not quantized in the parts that are, with the reasons."""
     networks = [models.network(part.kind) for part in parts]
-    listed = [f"- {each.title}: {wide.what}: {wide.why}" for each in networks for wide in each.wide]
+    listed = [f"- {network.title}: {wide.what}: {wide.why}" for network in networks for wide in network.wide]
     return [*listed, "- norms, codecs and vocoders: few numbers, whose errors are heard directly"]
 
 
@@ -114,7 +114,7 @@ def add_measurements(folder: Path, lines: Sequence[str], heading: str = MEASURED
     card = folder / CARD
     if not (card.is_file() and (folder / RECORD).exists()):
         return
-    text = read_text(card).replace(f"{MEASURED}\n\n{NOTHING}\n", "")
+    text = read_text(card).replace(f"{MEASURED}\n\n{NO_MEASUREMENTS}\n", "")
     before, _, old = text.partition(f"{heading}\n")
     after = "".join(old.partition("\n## ")[1:])
     with whole_file(card, card.stat().st_mode & 0o777) as file:

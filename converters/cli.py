@@ -28,7 +28,7 @@ def _spelling(argument: str, known: set[str]) -> str:
 
 
 @click.command("convert-weights", cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("places", metavar="SRC... DST", nargs=-1)
+@click.argument("words", metavar="SRC... DST", nargs=-1)
 @click.option(
     "--hf-path", "sources", metavar="SRC", multiple=True, help="SRC by a flag; repeat it for several."
 )
@@ -87,7 +87,7 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.version_option(package_name="mlx-port", message="%(package)s %(version)s")
 def convert_weights(
-    places: tuple[str, ...],
+    words: tuple[str, ...],
     sources: tuple[str, ...],
     mlx_path: str | None,
     codec: str | None,
@@ -127,7 +127,7 @@ def convert_weights(
 
         check_name(upload_repo, offline=offline)
     flag = "--hf-path" if sources else "SRC"
-    sources, mlx_path = _arrange(places, sources, mlx_path)
+    sources, mlx_path = _arrange(words, sources, mlx_path)
 
     from converters.card import card_of
     from converters.convert import outline, version, write
@@ -167,23 +167,23 @@ def convert_weights(
         raise UsageError(
             f"{flag}: {', '.join(sources)} is already converted and quantized; -d dequantizes it"
         )
-    plan = outline(published, dtype=dtype, quantization=how)
+    whole = outline(published, dtype=dtype, quantization=how)
     if dry_run:
-        report = plan.report() | {"ignored_files": dict(published.ignored)}
+        report = whole.report() | {"ignored_files": dict(published.ignored)}
         if taken is not None:
             report["destination"] = taken
         if upload_repo is not None:
-            card = card_of(published, plan.dtype, how, version(), upload_repo)
-            report |= {"upload": upload_repo, "card": card, "uploaded": plan.files()}
+            card = card_of(published, whole.dtype, how, version(), upload_repo)
+            report |= {"upload": upload_repo, "card": card, "uploaded": whole.files()}
     else:
         from tqdm import tqdm
 
         # shown at a terminal only
         with tqdm(
-            total=plan.nbytes, unit="B", unit_scale=True, desc="converting", leave=False, disable=None
+            total=whole.nbytes, unit="B", unit_scale=True, desc="converting", leave=False, disable=None
         ) as bar:
             report = write(
-                published, plan, mlx_path, force=force, progress=bar.update, repository=upload_repo
+                published, whole, mlx_path, force=force, progress=bar.update, repository=upload_repo
             )
     if as_json:
         click.echo(json_text(report, sort_keys=True))
@@ -201,12 +201,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _arrange(
-    places: tuple[str, ...], sources: tuple[str, ...], destination: str | None
+    unflagged: tuple[str, ...], sources: tuple[str, ...], destination: str | None
 ) -> tuple[tuple[str, ...], str]:
-    """Return the sources and the destination. places: words without a flag; the last of several is DST."""
-    if "" in (*places, *sources, destination):
+    """Return the sources and the destination. unflagged: words without a flag; the last of several is DST."""
+    if "" in (*unflagged, *sources, destination):
         raise UsageError("SRC, DST: one of them is empty; give a name")
-    words = [*places]
+    words = [*unflagged]
     if destination is None and words and (sources or len(words) > 1):
         destination = words.pop()
     if not words and not sources:

@@ -26,7 +26,7 @@ from tts_core.printable import one_line
 
 
 @dataclass(frozen=True)
-class ConversionPlan:
+class PartOutline:
     """Outputs of one part. dtype: of the tensors that follow the requested one."""
 
     part: ModelPart
@@ -102,26 +102,26 @@ class ConversionPlan:
 class Outline:
     """Everything that a conversion writes, known before a tensor is read; the root comes first."""
 
-    plans: list[ConversionPlan]
+    parts: list[PartOutline]
     quantization: Quantization | None
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
-        return sum(plan.nbytes for plan in self.plans)
+        return sum(part.nbytes for part in self.parts)
 
     @property
     def dtype(self) -> str:
         """Dtype of the root's tensors."""
-        return self.plans[0].dtype
+        return self.parts[0].dtype
 
     def files(self) -> list[str]:
         """List the files that the folder will have, by their paths in it."""
         found = [CARD, RECORD]
-        for plan in self.plans:
-            names = shard_names(len(shards([output.entries for output in plan.outputs])))
-            names += ["config.json", "model.safetensors.index.json", *plan.part.documents]
-            found += [f"{plan.part.folder}/{name}".lstrip("/") for name in names]
+        for part in self.parts:
+            names = shard_names(len(shards([output.entries for output in part.outputs])))
+            names += ["config.json", "model.safetensors.index.json", *part.part.documents]
+            found += [f"{part.part.folder}/{name}".lstrip("/") for name in names]
         return sorted(found)
 
     def report(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Outline:
             "bytes": self.nbytes,
             "dtype": self.dtype,
             "quantization": how and how.to_dict() | ({"numbers": "the original's"} if how.original else {}),
-            "parts": {plan.part.kind: plan.report() for plan in self.plans},
+            "parts": {part.part.kind: part.report() for part in self.parts},
         }
 
 
@@ -152,13 +152,13 @@ def outline(
         raise UsageError(f"-q: {parts[0].origin.path} is already quantized; give the unquantized model")
     if quantization is not None and quantization.original:
         _check_original(parts, dtype)
-    plans = [_plan(part, dtype, quantization) for part in parts]
-    if quantization and not any(output.quantization for plan in plans for output in plan.outputs):
+    outlines = [_part_outline(part, dtype, quantization) for part in parts]
+    if quantization and not any(output.quantization for part in outlines for output in part.outputs):
         raise UsageError(
             f"-q: no layer of {parts[0].origin.path} has a width that is a multiple of "
             f"{quantization.group_size}; choose another --q-group-size or --q-mode"
         )
-    return Outline(plans, quantization)
+    return Outline(outlines, quantization)
 
 
 def _check_original(parts: Sequence[ModelPart], dtype: str | None) -> None:
@@ -177,9 +177,9 @@ def _check_original(parts: Sequence[ModelPart], dtype: str | None) -> None:
 def _owners() -> str:
     """List the models with a quantization of their own, and the networks that it applies to."""
     networks = [(models.MODELS[name].title, models.MODELS[name].networks.values()) for name in models.NAMES]
-    own = [(title, each) for title, kinds in networks for each in kinds if each.original_modes]
+    own = [(title, kind) for title, kinds in networks for kind in kinds if kind.original_modes]
     return ", ".join(
-        f"{' and '.join(each.original_modes)} are {title}'s own, of {each.title}" for title, each in own
+        f"{' and '.join(item.original_modes)} are {title}'s own, of {item.title}" for title, item in own
     )
 
 
@@ -187,12 +187,12 @@ def _title(part: ModelPart) -> str:
     return models.network(part.kind).title
 
 
-def _plan(part: ModelPart, dtype: str | None, quantization: Quantization | None) -> ConversionPlan:
+def _part_outline(part: ModelPart, dtype: str | None, quantization: Quantization | None) -> PartOutline:
     kind, part = models.network(part.kind), part.as_published()
     chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
     outputs = [output_of(part, name, FLOATS[chosen], quantization) for name in part.names()]
     has_layers = any(kind.is_large(name) for name in part.names())
-    return ConversionPlan(part, chosen, outputs, quantization if has_layers else None)
+    return PartOutline(part, chosen, outputs, quantization if has_layers else None)
 
 
 def convert(
@@ -229,7 +229,7 @@ def write(
     repository: hub id that the model card names.
     """
     destination, quantization = Path(destination), whole.quantization
-    files = [file for plan in whole.plans for file in plan.part.files]
+    files = [file for part in whole.parts for file in part.part.files]
     if quantization is not None and not quantization.original:
         import_mlx()
     clear_leftovers(destination.absolute().parent)
@@ -240,19 +240,19 @@ def write(
         stack.callback(pool.shutdown, cancel_futures=True)
         sources = {file: pool.submit(Written.of, file) for file in dict.fromkeys(files)}
         folder = stack.enter_context(appearing(destination, replace=force))
-        for plan in whole.plans:
-            _write_part(plan, folder / plan.part.folder, progress or (lambda _: None))
+        for part in whole.parts:
+            _write_part(part, folder / part.part.folder, progress or (lambda _: None))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": version(),
             "ignored_files": dict(published.ignored),
         }
-        for plan in whole.plans:
-            report["parts"][plan.part.kind]["files"] = [
-                {"name": one_line(file.name), **asdict(sources[file].result())} for file in plan.part.files
+        for part in whole.parts:
+            report["parts"][part.part.kind]["files"] = [
+                {"name": one_line(file.name), **asdict(sources[file].result())} for file in part.part.files
             ]
-        for plan in whole.plans:
-            plan.part.check_unchanged()
+        for part in whole.parts:
+            part.part.check_unchanged()
         card = card_of(published, whole.dtype, quantization, report["version"], repository)
         (folder / CARD).write_text(card, "utf-8")
         output = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -266,11 +266,11 @@ def write(
     return report
 
 
-def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], object]) -> None:
+def _write_part(outline: PartOutline, folder: Path, progress: Callable[[int], object]) -> None:
     """Write a part's files."""
-    part, outputs = plan.part, plan.outputs
+    part, outputs = outline.part, outline.outputs
     folder.mkdir(exist_ok=True)
-    write_json(folder / "config.json", plan.config(), sort=part.published is None)
+    write_json(folder / "config.json", outline.config(), sort=part.published is None)
     for name, text in part.documents.items():
         (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])
@@ -279,7 +279,7 @@ def _write_part(plan: ConversionPlan, folder: Path, progress: Callable[[int], ob
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
-            "total_parameters": plan.parameters,
+            "total_parameters": outline.parameters,
         },
         "weight_map": {entry.name: name for name, entries in named.items() for entry in entries},
     }

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from converters.files.blocks import PIECE, ScratchMemory
 from converters.files.dtypes import FLOAT_NAMES, FLOATS
 from converters.files.hub import Located
-from converters.files.pieces import PIECE, ScratchMemory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
 from converters.maps.layouts import Found
 from converters.maps.origin import described, is_conversion
 from converters.maps.table import layouts
-from converters.rules.plan import Move, dropped, plan
+from converters.rules.assignment import Move, assigned, dropped
 from converters.rules.transforms import SAME
 from tts_core import models
 from tts_core.config import without_envelope
@@ -98,10 +98,10 @@ class ModelPart:
         """Return True if a canonical tensor is one source's numbers in their order."""
         return self.moves[name].how is SAME
 
-    def pieces(self, name: str) -> Iterator[np.ndarray]:
+    def blocks(self, name: str) -> Iterator[np.ndarray]:
         """Read a copied tensor's numbers as float32, some at a time; each is valid until the next."""
         [source] = self.moves[name].sources
-        return self.checkpoint.pieces(source, PIECE)
+        return self.checkpoint.blocks(source, PIECE)
 
     def read(self, name: str, memory: ScratchMemory | None = None) -> np.ndarray:
         """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized.
@@ -112,7 +112,7 @@ class ModelPart:
         if memory is not None and move.how.gradual is not None:
             [source], gradual = move.sources, move.how.gradual
             tensor = memory.array(move.shape)
-            gradual.fill(tensor, self.checkpoint.pieces(source, gradual.size))
+            gradual.fill(tensor, self.checkpoint.blocks(source, gradual.size))
             return tensor
         sources = [self.checkpoint.read(source) for source in move.sources]
         try:
@@ -125,7 +125,7 @@ class MisfitError(CheckpointError):
     """A recognized model whose tensors or configuration do not fit; no other file is tried instead."""
 
 
-def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart:
+def open_part(kind: str, layout: str, found: Found, location: Located) -> ModelPart:
     """Plan a recognized checkpoint completely."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
     targets_of = models.network(kind).parameter_shapes
@@ -148,7 +148,7 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
             dtype = _main_dtype(checkpoint)
             documents = layouts()[layout].documents(found)
         documents |= {name: found.text(name) for name in models.network(kind).optional_in(folder)}
-        moves = plan(rules, checkpoint.shapes, targets, what=str(file))
+        moves = assigned(rules, checkpoint.shapes, targets, what=str(file))
     except CheckpointError as fault:
         message = str(fault)
         if is_conversion(found):
@@ -161,20 +161,20 @@ def open_part(kind: str, layout: str, found: Found, place: Located) -> ModelPart
         ) from fault
     _check_types(checkpoint, moves, quantized=quantization is not None)
     own = found.json("config.json")
-    keeps = models.network(kind).published_type is not None and own.get("model_type") != kind
+    stays = models.network(kind).published_type is not None and own.get("model_type") != kind
     return ModelPart(
         kind,
         layout,
         read,
         dtype,
-        place,
+        location,
         checkpoint,
         {move.target: move for move in moves},
         dropped(rules, checkpoint.shapes) | _entries_left(checkpoint, layout),
         quantization,
         documents,
         found.beside,
-        own if keeps else None,
+        own if stays else None,
     )
 
 

@@ -16,7 +16,7 @@ from converters.part import ModelPart as ModelPart
 from converters.search import Goal, Search, is_codec
 from tts_core import models
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.voice.embedded import places_of
+from tts_core.voice.embedded import sources_of
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ def open_published(
     not fit their configuration; UsageError for competing sources and for options that the model lacks.
     """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
-    given = [place for source in given for place in places_of(source, with_codec=codec is None)]
+    given = [location for source in given for location in sources_of(source, with_codec=codec is None)]
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)
-    places = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
+    locations = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
 
     def in_sources(seen: Sequence[Candidate]) -> list[str]:
         kinds = Goal.of(seen, parts, include, flag).kinds
         return [kind for kind in kinds if codec is None or not is_codec(kind)]
 
-    scanned = scan(places, hints, in_sources)
+    scanned = scan(locations, hints, in_sources)
     goal = Goal.of(scanned.candidates, parts, include, flag)
     search = Search(goal, scanned, hints, flag)
     search.take(scanned, in_sources(scanned.candidates))
@@ -100,10 +100,10 @@ def open_published(
         there = locate(codec, flag="--codec", offline=offline)
         search.look(there, [kind for kind in goal.kinds if is_codec(kind)])
     else:
-        search.look_beside(places)
+        search.look_beside(locations)
     search.fetch(offline=offline)
     _check_flags(goal.model, include, hints)
-    search.check(given, places)
+    search.check(given, locations)
     return Published(goal.model, {kind: search.found[kind] for kind in goal.kinds}, search.ignored)
 
 

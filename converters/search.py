@@ -40,8 +40,8 @@ class Goal:
         model = _model_in(seen, flag)
         if model is None:
             return cls(None, ())
-        kept = [each.kind for each in seen if folders.is_converted(each.found.folder)]
-        kinds = models.MODELS[model].wanted([*include, *kept])
+        converted = [candidate.kind for candidate in seen if folders.is_converted(candidate.found.folder)]
+        kinds = models.MODELS[model].wanted([*include, *converted])
         return cls(model, kinds, frozenset(models.MODELS[model].extras) - {*kinds})
 
 
@@ -68,21 +68,23 @@ class Search:
         """Kinds that are not found yet."""
         return [kind for kind in self.goal.kinds if kind not in self.found]
 
-    def look(self, place: Located, kinds: Sequence[str]) -> None:
+    def look(self, location: Located, kinds: Sequence[str]) -> None:
         """Search a further place."""
         if kinds:
-            self.take(scan([place], self.hints, lambda _: kinds), kinds)
+            self.take(scan([location], self.hints, lambda _: kinds), kinds)
 
-    def look_beside(self, places: Sequence[Located]) -> None:
+    def look_beside(self, locations: Sequence[Located]) -> None:
         """Search the folders beside the sources if only the codec is missing, but no converted folder.
 
         A fault of such a folder only means that it is not used.
         """
-        kept = any(folders.is_converted(each.found.folder) for each in self.sources.candidates)
-        if kept or self.unusable or not all(map(is_codec, self.missing)):
+        is_converted = any(
+            folders.is_converted(candidate.found.folder) for candidate in self.sources.candidates
+        )
+        if is_converted or self.unusable or not all(map(is_codec, self.missing)):
             return
         ignored = dict(self.ignored)
-        for folder in _beside(places) if self.missing else ():
+        for folder in _beside(locations) if self.missing else ():
             with contextlib.suppress(CheckpointError, NotFoundError):
                 self.look(Located(folder), self.missing)
         self.ignored = ignored
@@ -103,30 +105,34 @@ class Search:
         """Open one candidate of each kind. Raises UsageError for rivals."""
         self.ignored |= scanned.ignored
         self.faults += scanned.faults
-        for each in scanned.candidates:
-            kind, title = each.kind, models.network(each.kind).title
+        for candidate in scanned.candidates:
+            kind, title = candidate.kind, models.network(candidate.kind).title
             if kind in self.goal.left_out:
-                self.ignored[each.label] = f"contains {title}; add it with --include-{kind}"
+                self.ignored[candidate.label] = f"contains {title}; add it with --include-{kind}"
             elif kind not in kinds:
-                self.ignored[each.label] = f"contains {title}, which is found elsewhere or not needed"
+                self.ignored[candidate.label] = f"contains {title}, which is found elsewhere or not needed"
             elif kind in self.found:
                 part = self.found[kind]
                 first = part.files[0]
-                if part.origin is not each.place or folders.are_rivals(first, each.file):
+                if part.origin is not candidate.location or folders.are_rivals(first, candidate.file):
                     raise UsageError(
-                        f"{self.flag}: {first} and {each.file} both contain {title}; give one of them"
+                        f"{self.flag}: {first} and {candidate.file} both contain {title}; give one of them"
                     )
-                self.ignored[each.label] = f"{title} was already found in {first.name}"
-            elif each.missing is not None:
-                self.unusable.setdefault(kind, each)
+                self.ignored[candidate.label] = f"{title} was already found in {first.name}"
+            elif candidate.missing is not None:
+                self.unusable.setdefault(kind, candidate)
             else:
-                self.found[kind] = open_part(kind, each.layout, each.found, each.place)
+                self.found[kind] = open_part(kind, candidate.layout, candidate.found, candidate.location)
 
-    def check(self, given: Sequence[str | Path], places: Sequence[Located]) -> None:
+    def check(self, given: Sequence[str | Path], locations: Sequence[Located]) -> None:
         """Raise unless every wanted part was found and every place was needed."""
         if self.missing or not self.goal.kinds:
             raise self._error(given)
-        idle = [place for place in places if not any(part.origin is place for part in self.found.values())]
+        idle = [
+            location
+            for location in locations
+            if not any(part.origin is location for part in self.found.values())
+        ]
         if idle:
             raise UsageError(
                 f"{self.flag}: {idle[0].path} contains nothing that is not in the other sources; leave it out"
@@ -140,7 +146,7 @@ class Search:
         if self.sources.foreign and not wanted and not seen:
             titles = ", ".join(models.MODELS[name].title for name in models.NAMES)
             return CheckpointError(f"{'; '.join(self.sources.foreign)}; give one of {titles}")
-        lacking = [self.missing] if wanted else _lacking({each.kind for each in seen})
+        lacking = [self.missing] if wanted else _lacking({candidate.kind for candidate in seen})
         missing = ", or ".join(map(self._described, lacking))
         if any(kinds and all(map(is_codec, kinds)) for kinds in lacking):
             missing += "; give the codec's folder, file or hub id with --codec"
@@ -159,9 +165,11 @@ class Search:
         """Describe missing parts, and where models' own are published."""
         parts = []
         for kind in kinds:
-            network, each = models.network(kind), self.unusable.get(kind)
-            what = "weights of" if each is None else f"{each.missing} of"
-            parts.append(f"{what} {network.title}" + ("" if each is None else f" beside {each.file}"))
+            network, candidate = models.network(kind), self.unusable.get(kind)
+            what = "weights of" if candidate is None else f"{candidate.missing} of"
+            parts.append(
+                f"{what} {network.title}" + ("" if candidate is None else f" beside {candidate.file}")
+            )
         own = [str(models.network(kind).repository) for kind in kinds if kind not in models.CODECS]
         where = f" (published: {', '.join(dict.fromkeys(own))})" if own else ""
         return " and ".join(parts) + where
@@ -175,16 +183,16 @@ def is_codec(kind: str) -> bool:
 def _model_in(seen: Sequence[Candidate], flag: str) -> str | None:
     """Find the model of some files, or the only one that has their codec."""
     owners: dict[str, Candidate] = {}
-    for each in seen:
-        name = models.owner(each.kind)
+    for candidate in seen:
+        name = models.owner(candidate.kind)
         if name is not None:
-            owners.setdefault(name, each)
+            owners.setdefault(name, candidate)
     if len(owners) > 1:
-        titles = [f"{models.MODELS[name].title} in {each.file}" for name, each in owners.items()]
+        titles = [f"{models.MODELS[name].title} in {owner.file}" for name, owner in owners.items()]
         raise UsageError(f"{flag}: two models, {' and '.join(titles)}; give the sources of one")
     if owners:
         return next(iter(owners))
-    held = {each.kind for each in seen}
+    held = {candidate.kind for candidate in seen}
     specs = {name: models.MODELS[name] for name in models.NAMES}
     users = [name for name, spec in specs.items() if held & {*spec.parts, *spec.extras}]
     return users[0] if len(users) == 1 else None
@@ -197,12 +205,17 @@ def _lacking(held: set[str]) -> list[list[str]]:
     return [[kind for kind in parts if kind not in held] for parts in meant]
 
 
-def _beside(places: Sequence[Located]) -> list[Path]:
+def _beside(locations: Sequence[Located]) -> list[Path]:
     """List the folders beside the sources that are local, in the order of their names."""
-    own = [(place.path if place.path.is_dir() else place.path.parent).resolve() for place in places]
-    around = {folder.parent for folder, place in zip(own, places, strict=True) if place.repository is None}
+    own = [
+        (location.path if location.path.is_dir() else location.path.parent).resolve()
+        for location in locations
+    ]
+    around = {
+        folder.parent for folder, location in zip(own, locations, strict=True) if location.repository is None
+    }
     found = list[Path]()
     for folder in sorted(around):
         with contextlib.suppress(OSError):
-            found += (one for one in folder.iterdir() if one.is_dir() and not (one / RECORD).exists())
-    return sorted(one for one in found if one.resolve() not in own)[:MOST_BESIDE]
+            found += (path for path in folder.iterdir() if path.is_dir() and not (path / RECORD).exists())
+    return sorted(item for item in found if item.resolve() not in own)[:MOST_BESIDE]

@@ -48,18 +48,18 @@ def _quantized(report: dict[str, Any]) -> list[str]:
     how, lines = report["quantization"], []
     parts = {kind: part for kind, part in report["parts"].items() if part["quantization"]}
     for kind, part in parts.items():
-        kept = [name for name, value in part["quantization"].items() if value is False]
+        others = [name for name, value in part["quantization"].items() if value is False]
         lines.append(
             f"quantized{f' in {kind}' if len(parts) > 1 else ''}: "
             f"{counted(part['quantized_layers'], 'layer')}, "
             f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
             + (f", {how['numbers']} numbers" if "numbers" in how else "")
         )
-        if kept:
-            more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
+        if others:
+            more = f" and {len(others) - 3} more, see config.json" if len(others) > 3 else ""
             lines.append(
-                f"  {len(kept)} layers whose width is not a multiple of the group stay {part['dtype']}: "
-                f"{', '.join(kept[:3])}{more}"
+                f"  {len(others)} layers whose width is not a multiple of the group stay {part['dtype']}: "
+                f"{', '.join(others[:3])}{more}"
             )
     return lines
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from converters.files.blocks import ScratchMemory, all_finite
 from converters.files.dtypes import narrow
-from converters.files.pieces import ScratchMemory, all_finite
 from converters.files.writer import SafetensorsWriter, TensorEntry
 from converters.part import ModelPart
 from converters.rules.dequantize import Quantization
@@ -100,18 +100,18 @@ def write_tensors(
 
 def _is_too_large(part: ModelPart, output: TensorOutput) -> bool:
     """Return True for a copied tensor that is too large to be whole in memory."""
-    is_turned = part.mlx_axes(output.name) is not None
+    is_permuted = part.mlx_axes(output.name) is not None
     return (
         math.prod(part.shape(output.name)) > LARGEST
         and part.is_copied(output.name)
-        and not (is_turned or output.quantization)
+        and not (is_permuted or output.quantization)
     )
 
 
 def _parts(part: ModelPart, output: TensorOutput) -> Iterator[np.ndarray]:
     """Make the stored numbers of one output, some at a time; each is valid until the next."""
     [entry] = output.entries
-    for values in part.pieces(output.name):
+    for values in part.blocks(output.name):
         yield _checked(part, output.name, values, entry.dtype)
 
 

@@ -78,6 +78,6 @@ def _fault() -> str | None:
 def _transposed(x: np.ndarray, weight: np.ndarray, stride: int = 4) -> np.ndarray:
     """Compute a transposed convolution. (T, I), (O, K, I) → (stride (T - 1) + K, O)."""
     made = np.zeros((stride * (len(x) - 1) + weight.shape[1], len(weight)), np.int64)
-    for place in range(weight.shape[1]):
-        made[place : place + stride * (len(x) - 1) + 1 : stride] += x @ weight[:, place].T
+    for index in range(weight.shape[1]):
+        made[index : index + stride * (len(x) - 1) + 1 : stride] += x @ weight[:, index].T
     return made

@@ -64,20 +64,21 @@ class Parts:
     ):
         self.model, self.folder, self.dtype = model, folder, dtype
         read = {} if root is None else {str(model): root}
-        self._raw = {kind: read.get(kind) or read_config(self.place(kind), kind) for kind in kinds}
+        self._raw = {kind: read.get(kind) or read_config(self.folder_of(kind), kind) for kind in kinds}
         self.configs = {
-            kind: understood(models.network(kind).read_converted, raw, self.place(kind))
+            kind: understood(models.network(kind).read_converted, raw, self.folder_of(kind))
             for kind, raw in self._raw.items()
         }
         self.record = Record.read(folder)
         self._files = {kind: self.record.weights(self._folder(kind)) for kind in kinds}
         self.documents = {
-            kind: {name: _document(self.place(kind) / name) for name in self._names(kind)} for kind in kinds
+            kind: {name: _document(self.folder_of(kind) / name) for name in self._names(kind)}
+            for kind in kinds
         }
         if model is not None:
             understood(lambda _: models.check_fits(model, self.configs, self.documents), {}, folder)
 
-    def place(self, kind: str) -> Path:
+    def folder_of(self, kind: str) -> Path:
         """Return the folder of a part."""
         return self.folder / self._folder(kind)
 
@@ -86,7 +87,7 @@ class Parts:
 
     def _names(self, kind: str) -> tuple[str, ...]:
         known = models.network(kind)
-        return (*known.documents, *known.optional_in(self.place(kind)))
+        return (*known.documents, *known.optional_in(self.folder_of(kind)))
 
     def dtype_of(self, kind: str) -> str:
         """Return the dtype of a part's network, by name."""
@@ -111,9 +112,9 @@ class Parts:
         network = made(self.configs[kind])
         weights, how = self._read(kind), self.quantization_of(kind)
         if how:
-            understood(lambda _: quantize_linears(network, how, weights), {}, self.place(kind))
+            understood(lambda _: quantize_linears(network, how, weights), {}, self.folder_of(kind))
             weights = dequantize_others(network, weights, how)
-        _fill(network, weights, self.place(kind), kind, self._dtype())
+        _fill(network, weights, self.folder_of(kind), kind, self._dtype())
         return network
 
     def tensors(self, kind: str, prefix: str) -> dict[str, mx.array]:
@@ -134,12 +135,12 @@ class Parts:
         for name, shape in models.network(kind).parameter_shapes(self.configs[kind]).items():
             axes = mlx_axes(shape) or range(len(shape))
             wanted[name] = f"float {tuple(shape[axis] for axis in axes)}"
-        _check(self._read(kind), wanted, self.place(kind))
+        _check(self._read(kind), wanted, self.folder_of(kind))
 
     def _read(self, kind: str) -> dict[str, mx.array]:
         """Open all tensors of a part; MLX reads their data on first use."""
         if models.network(kind).is_copied and "weights_layout" not in self._raw[kind]:
-            return read_whole(Mapped(open_copied(self.place(kind), kind)))
+            return read_whole(Mapped(open_copied(self.folder_of(kind), kind)))
         weights: dict[str, mx.array] = {}
         for file in self._files[kind]:
             held = read_tensors(file)

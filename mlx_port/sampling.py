@@ -56,7 +56,7 @@ class Draw(NamedTuple):
         Source: nari-labs/dia2@8687268, where it is torch.lerp.
         """
         cond, uncond = self.logits[0], self.logits[-1]
-        start = mx.where(self.table.near > 0, cond, uncond)
+        start = mx.where(self.table.from_conditional > 0, cond, uncond)
         return self._replace(guided=start + self.table.factor * (cond - uncond))
 
     def three_way_guidance(self) -> Draw:
@@ -145,8 +145,8 @@ class Draw(NamedTuple):
         more = size + 1  # an id above the edge counts as more than all ties, so that one sum counts both
         marks = mx.where(self.scores > edge, more, (self.scores == edge).astype(mx.int32))
         sums = mx.cumsum(marks, axis=-1)
-        room = mx.where(k > 0, k, size) - sums[..., -1:] // more
-        return self._keep((marks == more) | ((marks == 1) & (sums % more <= room)))
+        ties = mx.where(k > 0, k, size) - sums[..., -1:] // more
+        return self._keep((marks == more) | ((marks == 1) & (sums % more <= ties)))
 
     def top_p(self) -> Draw:
         """Drop ids whose more probable ones sum to more than `top_p`; ties at the edge stay.
@@ -223,8 +223,8 @@ class Draw(NamedTuple):
             largest = mx.topk(x, min(self.most or size, size), axis=-1)
             lowest = mx.full((*x.shape[:-1], 1), -mx.inf, x.dtype)
             rising = mx.concatenate([lowest, mx.sort(largest, axis=-1)], axis=-1)
-        place = mx.broadcast_to((-mx.minimum(k, size)).astype(mx.int32), (*x.shape[:-1], 1))
-        return mx.take_along_axis(rising, place, axis=-1)
+        rank = mx.broadcast_to((-mx.minimum(k, size)).astype(mx.int32), (*x.shape[:-1], 1))
+        return mx.take_along_axis(rising, rank, axis=-1)
 
     def _sums(self) -> tuple[mx.array, mx.array]:
         """Return the scores from the smallest up, and the sum of the probabilities above each."""
@@ -269,10 +269,10 @@ def inverse(draw: Draw, uniform: mx.array) -> mx.array:
     probs = mx.exp(_log_softmax(draw.scores))
     sums = mx.cumsum(probs, axis=-1)
     possible = probs > 0  # rounding may lower a parallel sum where nothing is added
-    places = _counted(probs.shape[-1])
+    indices = _counted(probs.shape[-1])
     beyond = possible & (sums / sums[..., -1:] > uniform)
-    first = mx.where(beyond, places, probs.shape[-1]).min(axis=-1)
-    return mx.minimum(first, mx.where(possible, places, 0).max(axis=-1))
+    first = mx.where(beyond, indices, probs.shape[-1]).min(axis=-1)
+    return mx.minimum(first, mx.where(possible, indices, 0).max(axis=-1))
 
 
 def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
@@ -289,12 +289,12 @@ def at_the_edge(x: mx.array, ordered: mx.array, kept: mx.array, *, last: bool) -
     """
     edge = mx.where(kept, ordered, mx.inf).min(axis=-1, keepdims=True)
     above, equal = x > edge, (x == edge).astype(x.dtype)
-    room = kept.astype(x.dtype).sum(axis=-1, keepdims=True)
-    room = room - above.astype(x.dtype).sum(axis=-1, keepdims=True)
+    ties = kept.astype(x.dtype).sum(axis=-1, keepdims=True)
+    ties = ties - above.astype(x.dtype).sum(axis=-1, keepdims=True)
     rank = mx.cumsum(equal, axis=-1)  # rank among equal values, from 1
     if last:
         rank = equal.sum(axis=-1, keepdims=True) + 1 - rank
-    return above | ((equal > 0) & (rank <= room))
+    return above | ((equal > 0) & (rank <= ties))
 
 
 def _counted(count: int) -> mx.array:

@@ -53,10 +53,10 @@ def read_tensors(file: Path) -> dict[str, mx.array]:
     read_header(file)
     try:
         with opened(file) as handle:
-            place = str(file)
-            if not place.isascii() and os.fsencode(place).decode("utf-8", "replace") != place:
-                place = f"/dev/fd/{handle.fileno()}"  # MLX takes UTF-8 names only
-            return cast(dict[str, mx.array], mx.load(place, format="safetensors"))
+            path = str(file)
+            if not path.isascii() and os.fsencode(path).decode("utf-8", "replace") != path:
+                path = f"/dev/fd/{handle.fileno()}"  # MLX takes UTF-8 names only
+            return cast(dict[str, mx.array], mx.load(path, format="safetensors"))
     except RuntimeError as error:
         raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
 
@@ -143,7 +143,7 @@ def dequantize_others(
     for name in stored:
         layer = name.removesuffix(".scales")
         if layer != name and name not in known and f"{layer}.weight" in known:
-            weight, scales = (made.pop(f"{layer}.{each}") for each in ("weight", "scales"))
+            weight, scales = (made.pop(f"{layer}.{item}") for item in ("weight", "scales"))
             how = _how(quantization) | (quantization.get(layer) or {})
             made[f"{layer}.weight"] = mx.dequantize(weight, scales, made.pop(f"{layer}.biases", None), **how)
     return made

@@ -60,7 +60,7 @@ def unloaded(probe: Probe, part: ModelPart, dtype: str) -> tuple[nn.Module, Fram
             if weights.quantization:
                 found = dequantize_others(network, found, weights.quantization)
             latest[group] = {
-                one: cast_floats(one, value, DTYPES[dtype], weights.kind) for one, value in found.items()
+                key: cast_floats(key, value, DTYPES[dtype], weights.kind) for key, value in found.items()
             }
         return latest[group][name]
 

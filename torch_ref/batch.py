@@ -24,17 +24,17 @@ from tts_core.speaking.rows import BatchRows, Draws, Launched, TextInputs, mappe
 
 
 class RunningBatch:
-    """Slots for `texts` texts of at most `room` positions. Keys and values grow with the longest text and
+    """Slots for `texts` texts of at most `capacity` positions. Keys and values grow with the longest text and
     with the texts that are there, and are freed with the last one.
     """
 
     together = TOGETHER
 
-    def __init__(self, decoder: BatchDecoder, *, texts: int, room: int):
+    def __init__(self, decoder: BatchDecoder, *, texts: int, capacity: int):
         self.decoder, self.host = decoder, decoder.host
-        self.plan = BatchRows(texts, room, is_exact=decoder.is_exact)
+        self.rows = BatchRows(texts, capacity, is_exact=decoder.is_exact)
         self.steps, self.ahead = decoder.steps, decoder.ahead
-        self.at = RowPositions(room if decoder.window is None else min(decoder.window, room))
+        self.at = RowPositions(capacity if decoder.window is None else min(decoder.window, capacity))
         self.caches: list[RowCache] = []
         self.copies = 1  # rows of each text that have keys
         self.state: Any = ()
@@ -43,7 +43,7 @@ class RunningBatch:
     @property
     def can_step(self) -> bool:
         """True if a text takes part in the next step."""
-        return self.plan.can_step
+        return self.rows.can_step
 
     def prepare(self) -> None:
         """Do nothing: a text waits for nothing but its own work."""
@@ -55,13 +55,13 @@ class RunningBatch:
         """
         found = self.decoder.read([*texts.values()])
         self._close()
-        first = self.plan.count
+        first = self.rows.count
         for slot, text in texts.items():
-            self.plan.join(slot, text)
+            self.rows.join(slot, text)
         try:
             self._allocate(found[0].keys)
-            for place, (slot, read) in enumerate(zip(texts, found, strict=True), first):
-                self._put(place, slot, read)
+            for index, (slot, read) in enumerate(zip(texts, found, strict=True), first):
+                self._put(index, slot, read)
         except Exception:  # the others go on
             for slot in texts:
                 self.leave(slot)
@@ -69,15 +69,15 @@ class RunningBatch:
 
     def feed(self, slot: int, ids: Sequence[int], *, more: bool) -> None:
         """Append ids to a text that goes on. more: it still does."""
-        self.plan.feed(slot, ids, more=more)
+        self.rows.feed(slot, ids, more=more)
 
     def leave(self, slot: int) -> None:
         """Free a slot; with the last one all memory but keys that are reserved."""
-        self.plan.leave(slot)
+        self.rows.leave(slot)
         self.known.pop(slot, None)
-        if not self.plan.texts:
+        if not self.rows.texts:
             self.state = ()
-            if not self.decoder.reserves or self.plan.slots == 1:
+            if not self.decoder.reserves or self.rows.slots == 1:
                 self.caches, self.copies = [], 1
 
     @torch.inference_mode()
@@ -87,76 +87,76 @@ class RunningBatch:
         Returns reads of (texts, ...) ids: the first is -1 where logits were not all finite.
         """
         self._close()
-        places, failed = self.plan.begin(), list[int]()
+        running, failed = self.rows.begin(), list[int]()
         readings = [self._step(failed) for _ in range(steps)]
-        return Launched(readings, places, failed)
+        return Launched(readings, running, failed)
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        first, *others = [finish_read(one)[None] for one in launched.readings]
-        return launched.ids(np.concatenate((first, *others)) if others else first, self.plan.slots)
+        first, *others = [finish_read(reading)[None] for reading in launched.readings]
+        return launched.ids(np.concatenate((first, *others)) if others else first, self.rows.slots)
 
     def _allocate(self, keys: Sequence[tuple[Any, Any]]) -> None:
         """Let every layer have room for what was read of texts. keys: as those of one of them."""
         form = self.decoder.cache or RowCache
         self.caches = self.caches or [form(own[:0], values[:0], self.at) for own, values in keys]
-        self._reserve(int(self.plan.positions().max()))
+        self._reserve(int(self.rows.positions().max()))
 
-    def _put(self, place: int, slot: int, read: TextRead) -> None:
+    def _put(self, index: int, slot: int, read: TextRead) -> None:
         """Take what was read of the text at a place, the first without a state."""
-        text = self.plan.texts[slot]
-        kept, apart = min(text.read, self.at.capacity), len(self.caches[0].keys) // self.copies
+        text = self.rows.texts[slot]
+        held, apart = min(text.read, self.at.capacity), len(self.caches[0].keys) // self.copies
         for cache, pair in zip(self.caches, read.keys, strict=True):
             for copy in range(text.inputs.rows):
-                cache.fill(copy * apart + place, *(each[copy, :, :kept] for each in pair))
-        self.state = mapped(appended, self.state, read.state) if place else read.state
+                cache.fill(copy * apart + index, *(rows[copy, :, :held] for rows in pair))
+        self.state = mapped(appended, self.state, read.state) if index else read.state
         mapped(lambda row: text.shapes.append(row.shape), read.state)
         if read.made is not None:
             text.first, self.known[slot] = 1, read.made
 
     def _step(self, failed: list[int]) -> Reading:
         """Draw for every text that does not wait. failed: takes slots of those whose host part failed."""
-        plan, decoder = self.plan, self.decoder
+        rows, decoder = self.rows, self.decoder
         made = self._made()
-        drawing = made, self.state, plan.draws(), self._uniform()
-        nothing = np.zeros((plan.count, 2), np.int32)
+        drawing = made, self.state, rows.draws(), self._uniform()
+        unread = np.zeros((rows.count, 2), np.int32)
         if decoder.reads_answers is None:
-            reading = self._draw(*drawing, nothing)
+            reading = self._draw(*drawing, unread)
         else:
             with self._independent():
                 acted = begin_read(decoder.act(*drawing))
-            early = None if decoder.reads_answers else self._draw(*drawing, nothing)  # while the host answers
-            answers, lost = plan.answer(finish_read(acted))
+            early = None if decoder.reads_answers else self._draw(*drawing, unread)  # while the host answers
+            answers, lost = rows.answer(finish_read(acted))
             reading = self._draw(*drawing, answers) if early is None else early
             failed += lost
-        plan.end()
+        rows.end()
         return reading
 
     def _draw(self, made: Tensor, state: Any, draws: Draws, uniform: Tensor, answers: np.ndarray) -> Reading:
         """Draw, and keep the state that follows, of the texts that draw."""
         with self._independent():
             ids, following = self.decoder.draw(made, state, draws, uniform, answers)
-        if len(self.plan.drawing) < self.plan.count:
-            drawing = self.host.to_device(np.array([*self.plan.drawing]))
+        if len(self.rows.drawing) < self.rows.count:
+            drawing = self.host.to_device(np.array([*self.rows.drawing]))
             following = mapped(lambda held, new: merged(held, new, drawing), state, following)
         self.state = following
         return begin_read(ids)
 
     def _made(self) -> Tensor:
         """Run the network for the texts that drew before; what others draw from is known."""
-        plan, known = self.plan, self.known
-        if len(known) < len(plan.drawing):
-            positions = plan.positions()
+        rows, known = self.rows, self.known
+        if len(known) < len(rows.drawing):
+            positions = rows.positions()
             last = int(positions.max())
             self._reserve(1 + last)
             self._move(positions, last)
             with self._independent(1 + positions):
-                made = self.decoder.step(self.state, plan.given(), self.at, self.caches)
+                made = self.decoder.step(self.state, rows.given(), self.at, self.caches)
         else:
-            one = next(iter(known.values()))
-            made = one.new_zeros(plan.count, *one.shape[1:])
+            first = next(iter(known.values()))
+            made = first.new_zeros(rows.count, *first.shape[1:])
         for slot, own in known.items():
-            made[plan.order.index(slot)] = own[0]
+            made[rows.order.index(slot)] = own[0]
         known.clear()
         return made
 
@@ -167,11 +167,11 @@ class RunningBatch:
 
     def _uniform(self) -> Tensor:
         """Draw the random numbers of the step. (N, ...)."""
-        return self.host.to_device(self.plan.uniform(self.decoder.numbers))
+        return self.host.to_device(self.rows.uniform(self.decoder.numbers))
 
     def _move(self, positions: np.ndarray, last: int) -> None:
         """Let caches write at the rows' positions."""
-        self.at.places = positions
+        self.at.on_host = positions
         if (positions == last).all():
             self.at.level(last)
         else:
@@ -179,30 +179,30 @@ class RunningBatch:
 
     def _close(self) -> None:
         """Let the last texts take the places of those that left."""
-        if not self.plan.has_gaps:
+        if not self.rows.has_gaps:
             return
-        moved = self.plan.close()
+        moved = self.rows.close()
         apart = len(self.caches[0].keys) // self.copies
-        for place, before in moved.items():
+        for index, before in moved.items():
             for copy in range(self.copies):
                 for cache in self.caches:
-                    cache.move(copy * apart + place, copy * apart + before)
-        places = self.host.to_device(np.array([moved.get(place, place) for place in range(self.plan.count)]))
-        sizes = iter(self.plan.sizes())
-        self.state = mapped(lambda held: held[(places, *map(slice, next(sizes)))], self.state)
+                    cache.move(copy * apart + index, copy * apart + before)
+        indices = self.host.to_device(np.array([moved.get(index, index) for index in range(self.rows.count)]))
+        sizes = iter(self.rows.sizes())
+        self.state = mapped(lambda held: held[(indices, *map(slice, next(sizes)))], self.state)
 
     def _reserve(self, positions: int) -> None:
         """Let every layer have keys for all rows, this many of each: no row has more."""
-        held, plan = self.caches[0].keys, self.plan
+        held, texts = self.caches[0].keys, self.rows
         apart = len(held) // self.copies
-        places = plan.wanted(apart)
+        rows = texts.wanted(apart)
         length = min(-(-positions // CHUNK) * CHUNK, self.at.capacity)
         if self.decoder.reserves:
-            places, length = plan.slots if plan.copies == 1 else places, self.at.capacity
-        if (plan.copies, places) != (self.copies, apart) or length > held.shape[2]:
+            rows, length = texts.slots if texts.copies == 1 else rows, self.at.capacity
+        if (texts.copies, rows) != (self.copies, apart) or length > held.shape[2]:
             for cache in self.caches:  # only one layer is held twice
-                cache.relay(self.copies, plan.copies, places, length)
-            self.copies = plan.copies
+                cache.relay(self.copies, texts.copies, rows, length)
+            self.copies = texts.copies
 
 
 def appended(held: Tensor, row: Tensor) -> Tensor:
@@ -211,15 +211,17 @@ def appended(held: Tensor, row: Tensor) -> Tensor:
 
     def padded(x: Tensor) -> Tensor:
         short = [size - there for size, there in zip(sizes, x.shape[1:], strict=True)]
-        return F.pad(x, [number for each in reversed(short) for number in (0, each)]) if any(short) else x
+        return (
+            F.pad(x, [number for missing in reversed(short) for number in (0, missing)]) if any(short) else x
+        )
 
     return torch.cat((padded(held), padded(row)))
 
 
-def merged(held: Tensor, new: Tensor, places: Tensor) -> Tensor:
+def merged(held: Tensor, new: Tensor, indices: Tensor) -> Tensor:
     """Take what is new at some places, (N,)."""
     if new is held:
         return held
     found = held.clone()
-    found[places] = new[places]
+    found[indices] = new[indices]
     return found

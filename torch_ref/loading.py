@@ -112,7 +112,7 @@ def assemble(parts: Parts) -> Pipeline:
     model.code().plan.check_loading(parts.configs, parts.machine())
     networks, machine = {kind: parts.network(kind) for kind in model.loaded(parts.configs)}, parts.machine()
     forms = parts.fastest(
-        model.name, *(one for kind, one in networks.items() if models.network(kind).is_codec)
+        model.name, *(network for kind, network in networks.items() if models.network(kind).is_codec)
     )
     compose = importlib.import_module(f"torch_ref.{model.name}.pipeline").compose
     pipeline = compose(networks, parts.documents, **forms)

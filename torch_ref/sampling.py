@@ -56,7 +56,7 @@ class Draw(NamedTuple):
         Source: nari-labs/dia2@8687268, where it is torch.lerp.
         """
         cond, uncond = self.logits[0], self.logits[-1]
-        start = torch.where(self.table.near > 0, cond, uncond)
+        start = torch.where(self.table.from_conditional > 0, cond, uncond)
         return self._replace(guided=start + self.table.factor * (cond - uncond))
 
     def three_way_guidance(self) -> Draw:
@@ -143,8 +143,8 @@ class Draw(NamedTuple):
         k = self.table.first_top_k
         edge = self._kth_largest(self.scores, k)
         above, ties = self.scores > edge, self.scores == edge
-        room = k - above.sum(dim=-1, keepdim=True)
-        return self._keep(above | (ties & (ties.int().cumsum(dim=-1) <= room)))
+        left = k - above.sum(dim=-1, keepdim=True)
+        return self._keep(above | (ties & (ties.int().cumsum(dim=-1) <= left)))
 
     def top_p(self) -> Draw:
         """Drop ids whose more probable ones sum to more than `top_p`; ties at the edge stay.
@@ -212,8 +212,8 @@ class Draw(NamedTuple):
         """Find the k-th largest of each row; -inf where k keeps all. (..., V), (B, 1, ...) → (..., 1)."""
         size = x.shape[-1]
         falling = x.topk(min(self.most or size, size), dim=-1).values
-        place = (k.long() - 1).clamp(0, falling.shape[-1] - 1).expand(*x.shape[:-1], 1)
-        return falling.gather(-1, place).masked_fill((k <= 0) | (k >= size), -torch.inf)
+        rank = (k.long() - 1).clamp(0, falling.shape[-1] - 1).expand(*x.shape[:-1], 1)
+        return falling.gather(-1, rank).masked_fill((k <= 0) | (k >= size), -torch.inf)
 
     def _sums(self) -> tuple[Tensor, Tensor]:
         """Return the scores from the smallest up, and the sum of the probabilities above each."""
@@ -258,10 +258,10 @@ def inverse(draw: Draw, uniform: Tensor) -> Tensor:
     probs = draw.scores.log_softmax(dim=-1).exp()
     sums = probs.cumsum(dim=-1)
     possible = probs > 0  # rounding may lower a parallel sum where nothing is added
-    places = torch.arange(probs.shape[-1], device=probs.device)
+    indices = torch.arange(probs.shape[-1], device=probs.device)
     beyond = possible & (sums / sums[..., -1:] > uniform)
-    first = torch.where(beyond, places, probs.shape[-1]).amin(dim=-1)
-    return torch.minimum(first, torch.where(possible, places, 0).amax(dim=-1))
+    first = torch.where(beyond, indices, probs.shape[-1]).amin(dim=-1)
+    return torch.minimum(first, torch.where(possible, indices, 0).amax(dim=-1))
 
 
 def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
@@ -278,9 +278,9 @@ def at_the_edge(x: Tensor, ordered: Tensor, kept: Tensor, *, last: bool) -> Tens
     """
     edge = ordered.masked_fill(~kept, torch.inf).amin(dim=-1, keepdim=True)
     above, equal = x > edge, (x == edge).to(x.dtype)
-    room = kept.to(x.dtype).sum(dim=-1, keepdim=True)
-    room = room - above.to(x.dtype).sum(dim=-1, keepdim=True)
+    ties = kept.to(x.dtype).sum(dim=-1, keepdim=True)
+    ties = ties - above.to(x.dtype).sum(dim=-1, keepdim=True)
     rank = equal.cumsum(dim=-1)  # rank among equal values, from 1
     if last:
         rank = equal.sum(dim=-1, keepdim=True) + 1 - rank
-    return above | ((equal > 0) & (rank <= room))
+    return above | ((equal > 0) & (rank <= ties))

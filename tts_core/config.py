@@ -158,11 +158,11 @@ class _Reading:
     def config(self, cls: Any, section: str, known: Mapping[str, Any]) -> Any:
         """Read the fields of a class without a check between them; those with faults are left out."""
         found = dict(known)
-        for each in fields(cls):
-            if each.name not in known:
-                self.field(found, each.name, _hints(cls)[each.name], each.metadata, section)
+        for own_field in fields(cls):
+            if own_field.name not in known:
+                self.field(found, own_field.name, _hints(cls)[own_field.name], own_field.metadata, section)
         if self.form.name == _OWN:
-            self.check_section(section, [each.name for each in fields(cls)])
+            self.check_section(section, [own_field.name for own_field in fields(cls)])
         made = object.__new__(cls)
         vars(made).update(found)
         return made
@@ -176,7 +176,7 @@ class _Reading:
         relative = how.get("paths") or (name,)
         if own or self.form.name in how.get("forms", ()):
             relative = (name if own else how["forms"][self.form.name],)
-        paths = [path[1:] if path[0] == "/" else _join(section, path) for path in relative]
+        paths = [path[1:] if path[0] == "/" else _dotted(section, path) for path in relative]
         self.claimed.update(paths)
         values = [self.look(path) for path in paths]
         if convert is None:  # the paths are alternatives
@@ -236,10 +236,10 @@ class _Reading:
 
     def decoded(self, raw: Any, hint: Any, path: str) -> Any:
         """Turn lists into tuples, and objects into the configurations that a hint names."""
-        kind = next((each for each in (hint, *get_args(hint)) if _is_config(each)), None)
+        kind = next((item for item in (hint, *get_args(hint)) if _is_config(item)), None)
         if isinstance(raw, list | tuple):
             items = get_args(get_args(hint)[0] if get_origin(hint) is Annotated else hint) or (Any,)
-            return tuple(self.decoded(each, items[0], f"{path}.{i}") for i, each in enumerate(raw))
+            return tuple(self.decoded(item, items[0], f"{path}.{i}") for i, item in enumerate(raw))
         if kind and get_origin(hint) is not tuple and isinstance(raw, Mapping):
             return self.config(kind, path, {})
         return raw
@@ -259,7 +259,7 @@ class _Reading:
         """Note unknown names of a section."""
         held = self.look(section)
         names = set(map(str, held)) - set(known) if isinstance(held, Mapping) else set()
-        self.unknown |= dict.fromkeys(_join(section, name) for name in sorted(names))
+        self.unknown |= dict.fromkeys(_dotted(section, name) for name in sorted(names))
 
     def check_equal(self, config: object) -> None:
         """Note other values than those of the configuration's attributes."""
@@ -288,7 +288,7 @@ def _listed(paths: Collection[str]) -> str:
     return ", ".join(path if path.replace(".", "_").isidentifier() else repr(path) for path in paths)
 
 
-def _join(section: str, name: str) -> str:
+def _dotted(section: str, name: str) -> str:
     return f"{section}.{name}" if section else name
 
 
@@ -317,15 +317,15 @@ def _faults(config: Any, section: str) -> Iterator[Fault]:
         value = getattr(config, name)
         if wanted := _misfit(value, hint):
             clean = False
-            yield wanted, f"{_join(section, name)} {value!r:.40}"
+            yield wanted, f"{_dotted(section, name)} {value!r:.40}"
         many = value if isinstance(value, tuple) else (value,)
         parts |= {
-            f"{name}.{i}" if many is value else name: each
-            for i, each in enumerate(many)
-            if isinstance(each, Config)
+            f"{name}.{i}" if many is value else name: fault
+            for i, fault in enumerate(many)
+            if isinstance(fault, Config)
         }
     for name, part in parts.items():
-        for fault in _faults(part, _join(section, name)):
+        for fault in _faults(part, _dotted(section, name)):
             clean = False
             yield fault
     if clean:
@@ -362,8 +362,8 @@ def _misfit_of_list(value: Any, args: tuple[Any, ...], bounds: Bounds | None) ->
             if least == most
             else f"a list of {least} to {most}"
         )
-    each = args[:1] * len(value) if args[-1] is ... else args
-    wrong = filter(None, map(_misfit, value, each))
+    types = args[:1] * len(value) if args[-1] is ... else args
+    wrong = filter(None, map(_misfit, value, types))
     return next((f"a list, with each item {wanted}" for wanted in wrong), "")
 
 

@@ -146,10 +146,10 @@ def device_error(error: BaseException | None) -> SpeechError | None:
 
     None for any other. As `shortage`, it holds no frames.
     """
-    for each in _chain(error):
-        if _NO_STREAM in str(each) and not isinstance(each, SpeechError):
+    for cause in _chain(error):
+        if _NO_STREAM in str(cause) and not isinstance(cause, SpeechError):
             return GenerationError(
-                f"thread: streams of MLX belong to the thread that made them ({one_line(str(each))}); load "
+                f"thread: streams of MLX belong to the thread that made them ({one_line(str(cause))}); load "
                 "the model in the thread that speaks, and give it no stream of another thread"
             )
     return shortage(error)
@@ -161,12 +161,12 @@ def shortage(error: BaseException | None) -> ResourceError | None:
 
     It holds no frames, whose arrays would stay in memory.
     """
-    for each in _chain(error):
-        text = str(each)
+    for cause in _chain(error):
+        text = str(cause)
         detail = f" ({one_line(text)})" if text else ""
-        if isinstance(each, MemoryError) or type(each).__name__ == "OutOfMemoryError":
+        if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError":
             return _full(detail)
-        if isinstance(each, SpeechError):
+        if isinstance(cause, SpeechError):
             continue
         if any(words in text for words in _WATCHDOG):
             return ResourceError(
@@ -198,7 +198,7 @@ def comes_late(error: BaseException | None) -> bool:
     """Return True for an error of Metal's commands, which may belong to an earlier call: what was computed
     since then may be wrong.
     """
-    return any(_LATE in str(each) and not isinstance(each, SpeechError) for each in _chain(error))
+    return any(_LATE in str(cause) and not isinstance(cause, SpeechError) for cause in _chain(error))
 
 
 def _full(detail: str) -> ResourceError:

@@ -211,7 +211,9 @@ class Model:
         """Raise UsageError for a model that takes none. given: opens the message."""
         if self.references == 0:
             instead = f"give --voice, one of {', '.join(self.voices)}" if self.voices else "leave it out"
-            why = only(self.own_speakers) if self.own_speakers else f"{self.title} takes no recording"
+            why = (
+                only_speakers(self.own_speakers) if self.own_speakers else f"{self.title} takes no recording"
+            )
             raise UsageError(f"{given}{why}; {instead}")
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
@@ -223,9 +225,9 @@ class Model:
         return [kind for kind in kinds if self.only_for.get(kind, kind) in kinds]
 
 
-def only(speakers: Sequence[str]) -> str:
+def only_speakers(speakers: Sequence[str]) -> str:
     """Say that a model has the voices of these speakers only, in the order of their tags."""
-    tagged = " and ".join(f"[S{place}] {name}" for place, name in enumerate(speakers, start=1))
+    tagged = " and ".join(f"[S{index}] {name}" for index, name in enumerate(speakers, start=1))
     return f"this model speaks only as {tagged}, whatever the recording"
 
 

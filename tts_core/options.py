@@ -96,10 +96,10 @@ def frames_option() -> Any:
 
 
 @cache
-def info(one: Field[Any]) -> Info:
+def info(field: Field[Any]) -> Info:
     """Return the facts about a field of an options dataclass."""
-    known: Info = one.metadata[_INFO]
-    return replace(known, flags=tuple(each or f"--{one.name.replace('_', '-')}" for each in known.flags))
+    known: Info = field.metadata[_INFO]
+    return replace(known, flags=tuple(flag or f"--{field.name.replace('_', '-')}" for flag in known.flags))
 
 
 def options_class(model: str) -> type[Any]:
@@ -124,7 +124,9 @@ def options_class(model: str) -> type[Any]:
 def types(kind: type) -> dict[str, tuple[Any, ...]]:
     """Return the types that each field of an options dataclass takes, that of one value first."""
     hints = get_type_hints(kind).items()
-    return {name: get_args(one) if get_origin(one) in (Union, UnionType) else (one,) for name, one in hints}
+    return {
+        name: get_args(item) if get_origin(item) in (Union, UnionType) else (item,) for name, item in hints
+    }
 
 
 def check(options: Any) -> None:
@@ -133,18 +135,18 @@ def check(options: Any) -> None:
     Called by `__post_init__` of SharedOptions. Raises UsageError for the first value of the wrong
     type or out of range.
     """
-    for one in fields(options):
-        taken, value = types(type(options))[one.name], getattr(options, one.name)
-        several = info(one).per_text and _is_several(value)
+    for own_field in fields(options):
+        taken, value = types(type(options))[own_field.name], getattr(options, own_field.name)
+        several = info(own_field).per_text and _is_several(value)
         if several and taken[0] not in (int, float):
             continue
-        pair = isinstance(value, tuple) and any(get_origin(each) is tuple for each in taken)
+        pair = isinstance(value, tuple) and any(get_origin(item) is tuple for item in taken)
         converted = (
-            tuple(_converted(one, taken, each) for each in value)
+            tuple(_converted(own_field, taken, item) for item in value)
             if several or pair
-            else _converted(one, taken, value)
+            else _converted(own_field, taken, value)
         )
-        object.__setattr__(options, one.name, converted)
+        object.__setattr__(options, own_field.name, converted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +185,7 @@ def changed(options: Options, changes: Mapping[str, Any]) -> Options:
     """Replace some fields of the options. Raises UsageError for an unknown name, with the nearest one."""
     if not changes:
         return options
-    check_names(changes, [one.name for one in fields(cast(Any, options))])
+    check_names(changes, [own_field.name for own_field in fields(cast(Any, options))])
     return replace(cast(Any, options), **changes)
 
 
@@ -212,7 +214,9 @@ def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     plain = (bool, int, float, str)
     known = {
-        one.name: info(one) for one in fields(kind) if types(kind)[one.name][0] in plain or info(one).choices
+        own_field.name: info(own_field)
+        for own_field in fields(kind)
+        if types(kind)[own_field.name][0] in plain or info(own_field).choices
     }
     check_names(given, known)
     changes = {}
@@ -233,9 +237,9 @@ def _is_several(value: Any) -> bool:
         return False
 
 
-def _converted(one: Field[Any], taken: tuple[Any, ...], value: Any) -> Any:
+def _converted(field: Field[Any], taken: tuple[Any, ...], value: Any) -> Any:
     """Convert one value of a field. taken: the field's types."""
-    name, kind, known = one.name, taken[0], info(one)
+    name, kind, known = field.name, taken[0], info(field)
     if value is None:
         if NoneType not in taken:
             raise UsageError(f"{name}: None is not allowed; omit it for the default")

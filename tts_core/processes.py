@@ -26,8 +26,8 @@ class Died(NamedTuple):
 class WorkerProcess:
     """A process and the pipe to it. held: what it was given and has not answered, by key."""
 
-    def __init__(self, place: Mapping[str, str], process: BaseProcess, pipe: Connection):
-        self.place, self.process, self.pipe = place, process, pipe
+    def __init__(self, environment: Mapping[str, str], process: BaseProcess, pipe: Connection):
+        self.environment, self.process, self.pipe = environment, process, pipe
         self.held: dict[str, Any] = {}
 
     def give(self, key: str | None, work: Any) -> None:
@@ -49,7 +49,7 @@ class Processes(Generic[Worker]):
 
     build: makes the worker, in its process.
     work: receives from the pipe and sends answers, until nobody listens; None is no answer.
-    places: the environment of each process.
+    environments: the environment of each process.
     ending: the error when they keep dying; {code} is the last exit code.
     daemon: they end with this process, and start none of their own.
     """
@@ -58,16 +58,16 @@ class Processes(Generic[Worker]):
         self,
         build: Callable[[], Worker],
         work: Callable[[Worker, Connection], None],
-        places: Sequence[Mapping[str, str]],
+        environments: Sequence[Mapping[str, str]],
         *,
         ending: str,
         daemon: bool,
     ):
         self._build, self._work, self._ending, self._daemon = build, work, ending, daemon
         self._deaths = 0
-        self.workers = [self._start(place) for place in places]
+        self.workers = [self._start(environment) for environment in environments]
 
-    def heard(
+    def answers(
         self, workers: Collection[WorkerProcess], patience: float | None = None
     ) -> Iterator[tuple[WorkerProcess, Any]]:
         """Yield what processes said. A dead one is heard as Died, and another takes its place.
@@ -86,7 +86,7 @@ class Processes(Generic[Worker]):
                 yield worker, Died(worker.process.exitcode)
                 if self._deaths >= DEATHS:
                     raise GenerationError(self._ending.format(code=worker.process.exitcode)) from None
-                self.workers[self.workers.index(worker)] = self._start(worker.place)
+                self.workers[self.workers.index(worker)] = self._start(worker.environment)
                 continue
             if isinstance(answer, SpeechError):
                 raise answer
@@ -99,14 +99,14 @@ class Processes(Generic[Worker]):
         for worker in self.workers:
             worker.stop()
 
-    def _start(self, place: Mapping[str, str]) -> WorkerProcess:
+    def _start(self, environment: Mapping[str, str]) -> WorkerProcess:
         context = multiprocessing.get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_run, args=(self._build, self._work, theirs), daemon=self._daemon)
-        with _environment(place):
+        with _environment(environment):
             process.start()
         theirs.close()
-        return WorkerProcess(place, process, pipe)
+        return WorkerProcess(environment, process, pipe)
 
 
 def _run(build: Callable[[], Worker], work: Callable[[Worker, Connection], None], pipe: Connection) -> None:

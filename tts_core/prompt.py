@@ -91,7 +91,7 @@ class Prompt:
     references: tuple[Reference, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
-        if not self.references or not all(isinstance(one, Reference) for one in self.references):
+        if not self.references or not all(isinstance(reference, Reference) for reference in self.references):
             raise UsageError("prompt: give one Reference or more, as Prompt.of(audio=..., text=...)")
 
     @classmethod

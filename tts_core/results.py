@@ -101,7 +101,7 @@ class GenerationResult:
         )
 
 
-def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
+def merge(pieces: Sequence[GenerationResult]) -> GenerationResult:
     """Join the parts of a stream into one result."""
     last = pieces[-1]
     audio = np.concatenate([piece.audio for piece in pieces])
@@ -149,8 +149,8 @@ class Meter:
     @property
     def lead(self) -> float:
         """Seconds of sound that are left to one who hears all from the first on; negative after a gap."""
-        heard = time.perf_counter() - self.started - self.first_seconds if self.samples else 0.0
-        return self.samples / self.sample_rate - heard
+        played = time.perf_counter() - self.started - self.first_seconds if self.samples else 0.0
+        return self.samples / self.sample_rate - played
 
     def result(
         self,

@@ -87,8 +87,8 @@ def memory(pid: int) -> int:
     """Bytes of a process and its children, without pages that they share with files."""
     total = 0
     try:
-        for one in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-            total += one.memory_info().rss - getattr(one.memory_info(), "shared", 0)
+        for child in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            total += child.memory_info().rss - getattr(child.memory_info(), "shared", 0)
     except psutil.Error:
         pass
     return total

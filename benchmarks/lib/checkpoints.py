@@ -147,14 +147,14 @@ def _make_dia2(folder: Path, form: str) -> Path:
 def dia2_config(config: Dia2Config) -> dict[str, Any]:
     """Write the sizes of a Dia2 as its published config.json."""
 
-    def stack(one: Dia2StackConfig) -> dict[str, int]:
+    def stack(config_of: Dia2StackConfig) -> dict[str, int]:
         return {
-            "n_layer": one.num_hidden_layers,
-            "n_embd": one.hidden_size,
-            "n_hidden": one.intermediate_size,
-            "gqa_query_heads": one.num_attention_heads,
-            "kv_heads": one.num_key_value_heads,
-            "gqa_head_dim": one.head_dim,
+            "n_layer": config_of.num_hidden_layers,
+            "n_embd": config_of.hidden_size,
+            "n_hidden": config_of.intermediate_size,
+            "gqa_query_heads": config_of.num_attention_heads,
+            "kv_heads": config_of.num_key_value_heads,
+            "gqa_head_dim": config_of.head_dim,
         }
 
     return {
@@ -206,7 +206,7 @@ def write_qwen3_texts(folder: Path, config: Qwen3Config, codec: Qwen3CodecConfig
     texts = {
         "config.json": qwen3_config(config),
         "speech_tokenizer/config.json": qwen3_codec_config(codec),
-        "vocab.json": {sign: place for place, sign in enumerate(byte_signs())},
+        "vocab.json": {sign: index for index, sign in enumerate(byte_signs())},
         "tokenizer_config.json": {
             "added_tokens_decoder": {str(id): {"content": token} for token, id in added.items()}
         },
@@ -379,7 +379,7 @@ def _pickle(
         "state |= {name: state[owner] for name, owner in tied.items()}\n"
         "torch.save({inside: state, **more} if inside else state, sys.argv[2])"
     )
-    settings = [repr(each) for each in (more or {}, inside, tied or {})]
+    settings = [repr(item) for item in (more or {}, inside, tied or {})]
     subprocess.run([sys.executable, "-c", script, weights, path, *settings], check=True)
     weights.unlink()
     return path

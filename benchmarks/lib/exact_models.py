@@ -127,23 +127,23 @@ KINDS = {
     "mars5": Kind(
         MARS5,
         lambda form, net, texts, steps: form(
-            net, texts=texts, room=LONGEST + 60 + steps, lowest=500, end=MARS5.vocab_size - 1
+            net, texts=texts, capacity=LONGEST + 60 + steps, lowest=500, end=MARS5.vocab_size - 1
         ),
         mars5_text,
     ),
     "metavoice": Kind(
         METAVOICE,
         lambda form, net, texts, steps: form(
-            net, texts=texts, rows=2 * texts, room=LONGEST + steps + 1, end_of_text=2561
+            net, texts=texts, rows=2 * texts, capacity=LONGEST + steps + 1, end_of_text=2561
         ),
         metavoice_text,
     ),
     "dia2": Kind(
-        DIA2, lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + steps), dia2_text
+        DIA2, lambda form, net, texts, steps: form(net, texts=texts, capacity=LONGEST + steps), dia2_text
     ),
     "qwen3": Kind(
         QWEN3,
-        lambda form, net, texts, steps: form(net, texts=texts, room=LONGEST + 60 + steps),
+        lambda form, net, texts, steps: form(net, texts=texts, capacity=LONGEST + 60 + steps),
         qwen3_text,
     ),
 }
@@ -179,7 +179,7 @@ def compared(
     found = dict[str, list[int]]()
     for size in sizes:
         parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
-        shared = [one for part in parts for one in speak(model, side, network, part, steps)]
+        shared = [item for part in parts for item in speak(model, side, network, part, steps)]
         differ = [
             (
                 not np.array_equal(codes, own),
@@ -187,7 +187,7 @@ def compared(
             )
             for (codes, keys), (own, own_keys) in zip(shared, alone, strict=True)
         ]
-        found[f"batches of {size}"] = [sum(each) for each in zip(*differ, strict=True)]
+        found[f"batches of {size}"] = [sum(item) for item in zip(*differ, strict=True)]
     return found
 
 
@@ -199,8 +199,8 @@ def speak(
     for slot, number in enumerate(numbers):
         slots.join({slot: KINDS[model].text(number)})
     drawn = [step(model, slots) for _ in range(steps)]
-    codes = [np.stack([each[slot] for each in drawn]) for slot in range(len(numbers))]
-    return list(zip(codes, kept(model, slots, len(numbers)), strict=True))
+    codes = [np.stack([draw[slot] for draw in drawn]) for slot in range(len(numbers))]
+    return list(zip(codes, states(model, slots, len(numbers)), strict=True))
 
 
 def step(model: str, slots: Any) -> np.ndarray:
@@ -208,11 +208,11 @@ def step(model: str, slots: Any) -> np.ndarray:
     codes = np.asarray(slots.read(slots.launch(1)))[0]
     if model != "dia2":
         return codes
-    actions = [slots.plan.texts[slot].inputs.actions[-1] for slot in range(len(codes))]
+    actions = [slots.rows.texts[slot].inputs.actions[-1] for slot in range(len(codes))]
     return np.column_stack((codes, actions))
 
 
-def kept(model: str, slots: Any, texts: int) -> list[np.ndarray]:
+def states(model: str, slots: Any, texts: int) -> list[np.ndarray]:
     """Return each text's keys of the last layer, (rows, K, S, E), which show every rounding of a step."""
     keys = _host(slots.caches[-1].keys)
     apart = len(keys) // slots.copies
@@ -238,7 +238,7 @@ def plain(model: str, side: str) -> Iterator[None]:
         yield
 
 
-def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], list[float]]:
+def alternating(model: str, side: str, texts: int, steps: int) -> tuple[list[float], list[float]]:
     """Time steps of as many texts by turns, after two that are not timed.
 
     → the processor's seconds of exact and of plain ones.
@@ -246,9 +246,9 @@ def turns(model: str, side: str, texts: int, steps: int) -> tuple[list[float], l
     networks, slots = [built(model, side) for _ in range(2)], list[Any]()
     ways: list[Callable[[], Any]] = [nullcontext, lambda: plain(model, side)]
     numbers, took = range(texts), (list[float](), list[float]())
-    for one, way in zip(networks, ways, strict=True):
+    for own_network, way in zip(networks, ways, strict=True):
         with way():
-            slots.append(opened(model, side, one, texts, steps + 2))
+            slots.append(opened(model, side, own_network, texts, steps + 2))
             for slot, number in enumerate(numbers):
                 slots[-1].join({slot: KINDS[model].text(number)})
     for _ in range(steps + 2):

@@ -139,7 +139,7 @@ def dia2(given: Namespace, spec: str) -> Speak:
 
     def speak() -> None:
         found = pipeline.generate_batch([text] * job.batch, prompts=prompt, seed=1, max_frames=job.frames)
-        assert all(one.codes.shape[1] == job.frames for one in found), "a text ended by itself"
+        assert all(item.codes.shape[1] == job.frames for item in found), "a text ended by itself"
 
     return speak
 
@@ -358,12 +358,10 @@ def qwen3(given: Namespace, spec: str) -> Speak:
         asked: dict[str, Any] = {"language": None, "recording": recording, "streamed": False}
         before = len(layouts.build(config, [1] * 9, **asked).text)
         ids = random.integers(0, 9999, 9 + job.prompt - before).tolist()
-        laid = layouts.build(
-            config, ids, voice=layouts.SPEAKER if job.recording else layouts.NOTHING, **asked
-        )
+        laid = layouts.build(config, ids, voice=layouts.SPEAKER if job.recording else layouts.NO_ID, **asked)
         made, seed = list[np.ndarray](), 0
         while len(made) < job.frames:
-            slots = slots_of(built, texts=1, room=len(laid.text) + job.frames)
+            slots = slots_of(built, texts=1, capacity=len(laid.text) + job.frames)
             sampling = Qwen3Sampling(Qwen3Choice(), Qwen3Choice())
             slots.join({0: Qwen3Inputs(laid, sampling, HostNoise(seed), vector, frames)})
             made, seed = [], seed + 1
@@ -371,7 +369,7 @@ def qwen3(given: Namespace, spec: str) -> Speak:
                 made.append(slots.read(slots.launch(1))[0])
         codes, memory = np.stack(made, axis=2), None
         for start, stop in codec.policy.even_cuts(job.frames):
-            samples, memory = codec.decode_piece(codes[:, :, start:stop], memory)
+            samples, memory = codec.decode_window(codes[:, :, start:stop], memory)
             samples.tolist()
 
     def without_gradients() -> None:

@@ -93,7 +93,7 @@ def ours(side: str, config: Qwen3Config, dtype: str, texts: Sequence[int]) -> It
     ).make_slots
     laid = layouts.build(config, ids().tolist(), language=None, streamed=False)
     for count in texts:
-        slots = make(network, texts=count, room=PROMPT + 520)
+        slots = make(network, texts=count, capacity=PROMPT + 520)
 
         def speak(frames: int, slots: Any = slots, count: int = count) -> list[float]:
             for slot in range(count):

@@ -70,9 +70,9 @@ class Nari:
         profile = profiles.load_mapping({} if every_capture else FEW, base=PROFILE)
         build = import_module("nari_qwen3_tts.factory").build_qwen3_tts_engine
         settings = import_module("nari_qwen3_tts.config").EngineConfig()
-        self._ask = import_module("nari_qwen3_tts.contract.request").SynthesisRequest
+        self._request = import_module("nari_qwen3_tts.contract.request").SynthesisRequest
         self.text = self._text()
-        self.heard = dict[int, float]()  # moments of first sound, by the stream's id
+        self.first_sounds = dict[int, float]()  # moments of first sound, by the stream's id
         self._listen()
         self.engine = build(self.model, assets, config=profile, engine_config=settings)
         try:
@@ -82,23 +82,25 @@ class Nari:
         import_module("nari_qwen3_tts.serve")._freeze_serving_heap()
 
     def request(self, frames: int, seed: int) -> Any:
-        return self._ask(self.text, voice="aiden", random_seed=seed, max_new_tokens=frames, ignore_eos=True)
+        return self._request(
+            self.text, voice="aiden", random_seed=seed, max_new_tokens=frames, ignore_eos=True
+        )
 
     def speak(self, frames: int, texts: int) -> list[float]:
         """Speak texts together. → seconds to the first sound of each."""
-        self.heard.clear()
+        self.first_sounds.clear()
         started = time.perf_counter()
         with ThreadPoolExecutor(texts) as callers:
             asked = [self.request(frames, seed) for seed in range(texts)]
-            streams = [*callers.map(lambda one: self.engine.submit(uuid.uuid4().hex, one), asked)]
+            streams = [*callers.map(lambda request: self.engine.submit(uuid.uuid4().hex, request), asked)]
         while self.engine._failure is None and not self.engine.wait_idle(timeout_s=1.0):
             pass
         if self.engine._failure is not None:
             raise self.engine._failure
         made = [sum(map(len, stream.iter_bytes(timeout_s=1))) for stream in streams]
         hop = 2 * QWEN3_CODEC_12HZ.hop_length
-        assert min(made) >= (frames - 2) * hop, f"{[one / hop for one in made]} of {frames} frames"
-        return [self.heard[id(stream)] - started for stream in streams]
+        assert min(made) >= (frames - 2) * hop, f"{[sound / hop for sound in made]} of {frames} frames"
+        return [self.first_sounds[id(stream)] - started for stream in streams]
 
     def replay(self, frames: int, texts: int) -> list[float]:
         """Replay only the graphs of talker and predictor, once for each frame of a text."""
@@ -117,7 +119,7 @@ class Nari:
 
     def _text(self) -> str:
         """Build a text of PROMPT tokens. Each byte is a token, those of the template included."""
-        template = len(self.model.prepare(self._ask("a")).text_token_ids) - 1
+        template = len(self.model.prepare(self._request("a")).text_token_ids) - 1
         return "a" * (PROMPT + TEMPLATE - template)
 
     def _listen(self) -> None:
@@ -126,7 +128,7 @@ class Nari:
 
         def timed(stream: Any, value: bytes) -> None:
             if value:
-                self.heard.setdefault(id(stream), time.perf_counter())
+                self.first_sounds.setdefault(id(stream), time.perf_counter())
             publish(stream, value)
 
         form.publish = timed

@@ -65,17 +65,17 @@ def tensors(
     for name, shape in about.parameter_shapes(config).items():
         if not name.startswith(prefix):
             continue
-        kept, (mean, deviation) = "float32" if about.stays_float32(name) else dtype, law(name, shape)
+        stored, (mean, deviation) = "float32" if about.stays_float32(name) else dtype, law(name, shape)
         if side == "torch":
             import torch
 
-            value = torch.empty(shape, dtype=getattr(torch, kept), device=device).normal_(mean, deviation)
+            value = torch.empty(shape, dtype=getattr(torch, stored), device=device).normal_(mean, deviation)
             if edit is not None:
                 edit(name, value)
         else:
             import mlx.core as mx
 
-            value = mx.random.normal(shape, getattr(mx, kept), loc=mean, scale=deviation)
+            value = mx.random.normal(shape, getattr(mx, stored), loc=mean, scale=deviation)
             if edit is not None:
                 edit(name, value)
             axes = mlx_axes(shape)
@@ -103,8 +103,8 @@ def network(
 
     made = form(config)
     mx.random.seed(0)
-    for each in drawn:
-        made.load_weights([each], strict=False)
+    for draw in drawn:
+        made.load_weights([draw], strict=False)
     made.eval()
     mx.clear_cache()
     return made

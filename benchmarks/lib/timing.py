@@ -57,8 +57,8 @@ def step(run: Run, lengths: tuple[int, int], runs: int) -> Step:
             raise SystemExit(f"runs ended early, after {[*taken.values()]} steps")
         slopes.append((times[1] - times[0]) / steps)
         short.append(times[0])
-    one, once = statistics.median(slopes), taken[lengths[0]]
-    return Step(1000 * one, first - one * once, statistics.median(short) - one * once)
+    slope, once = statistics.median(slopes), taken[lengths[0]]
+    return Step(1000 * slope, first - slope * once, statistics.median(short) - slope * once)
 
 
 def copy_rate(side: str) -> float:
@@ -112,5 +112,5 @@ def batch_rate(pipeline: Any, text: str, texts: int, frames: int) -> float:
     for _ in range(2):
         started = time.perf_counter()
         spoken = pipeline.generate_batch([text] * texts, max_frames=frames, seed=list(range(texts)))
-        found.append(sum(one.audio_seconds for one in spoken) / (time.perf_counter() - started))
+        found.append(sum(result.audio_seconds for result in spoken) / (time.perf_counter() - started))
     return max(found)

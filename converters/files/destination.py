@@ -103,8 +103,8 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
     with _explained(destination):
         try:
             destination.parent.mkdir(parents=True, exist_ok=True)
-            with _workplace(destination.parent) as place:
-                new, old = place / "new", place / _OLD / destination.name
+            with _workplace(destination.parent) as path:
+                new, old = path / "new", path / _OLD / destination.name
                 new.mkdir()
                 yield new
                 _sync(new)
@@ -113,7 +113,7 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
                         _check_replaceable(destination)
                     old.parent.mkdir()
                     os.rename(destination, old)
-                _take_place(new, destination)
+                _replace(new, destination)
                 sync(destination.parent)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -125,10 +125,10 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
 def clear_leftovers(parent: Path) -> None:
     """Remove what killed conversions left in a folder; an older model that one took away goes back."""
     with contextlib.suppress(OSError), _locked(parent, fcntl.LOCK_EX):
-        for place in parent.glob(_PREFIX + "?" * 8):
-            with contextlib.suppress(OSError), _locked(place, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_locked:
-                if is_locked and not place.is_symlink():
-                    _dissolve(place)
+        for folder in parent.glob(_PREFIX + "?" * 8):
+            with contextlib.suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_locked:
+                if is_locked and not folder.is_symlink():
+                    _dissolve(folder)
 
 
 @contextlib.contextmanager
@@ -136,10 +136,10 @@ def _workplace(parent: Path) -> Iterator[Path]:
     """Make a hidden folder, locked until it is removed at the end."""
     with contextlib.ExitStack() as stack:
         with _locked(parent, fcntl.LOCK_EX):  # a new folder without its lock is a leftover
-            place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            stack.enter_context(_locked(place, fcntl.LOCK_EX))
-        stack.callback(_dissolve, place)
-        yield place
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            stack.enter_context(_locked(folder, fcntl.LOCK_EX))
+        stack.callback(_dissolve, folder)
+        yield folder
 
 
 @contextlib.contextmanager
@@ -160,15 +160,15 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
         os.close(handle)
 
 
-def _dissolve(place: Path) -> None:
+def _dissolve(folder: Path) -> None:
     """Remove a conversion's folder; the older model that it took goes back if nothing is in its place."""
-    for old in (place / _OLD).glob("*"):
-        if not os.path.lexists(place.parent / old.name):
-            os.rename(old, place.parent / old.name)
-    shutil.rmtree(place, ignore_errors=True)
+    for old in (folder / _OLD).glob("*"):
+        if not os.path.lexists(folder.parent / old.name):
+            os.rename(old, folder.parent / old.name)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _take_place(folder: Path, destination: Path) -> None:
+def _replace(folder: Path, destination: Path) -> None:
     """Rename a folder to its destination. Raises UsageError if something else appeared there first."""
     try:
         os.rename(folder, destination)
@@ -183,10 +183,10 @@ def _take_place(folder: Path, destination: Path) -> None:
 
 def _sync(folder: Path) -> None:
     """Write a folder and all that is in it to the disk."""
-    for place, _, files in os.walk(folder, topdown=False):
+    for path, _, files in os.walk(folder, topdown=False):
         for name in files:
-            sync(Path(place) / name)
-        sync(Path(place))
+            sync(Path(path) / name)
+        sync(Path(path))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from converters.files.pieces import pieces
+from converters.files.blocks import blocks
 
 FLOATS = {
     "float64": "F64",
@@ -39,7 +39,7 @@ def narrow(values: np.ndarray, code: str) -> np.ndarray:
         with np.errstate(over="ignore"):
             return values.astype(stored_type(code), copy=False)
     stored = np.empty(values.shape, np.uint16)
-    for part, target in zip(pieces(values), pieces(stored), strict=True):
+    for part, target in zip(blocks(values), blocks(stored), strict=True):
         target[:] = _bfloat16(part)
     return stored
 

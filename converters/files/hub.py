@@ -116,10 +116,10 @@ def fetch(
             *(repository, listed.commit, gigabytes(listed.missing)),
             *(gigabytes(free_disk_bytes(hub_cache())), hub_cache()),
         )
-    folder: Path = _ask(repository, SAFETENSORS, flag=flag, revision=revision, offline=offline)
+    folder: Path = _client(repository, SAFETENSORS, flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
         pickles = WANTED.get(repository, PICKLES)
-        folder = _ask(repository, pickles, flag=flag, revision=revision, offline=offline)
+        folder = _client(repository, pickles, flag=flag, revision=revision, offline=offline)
     commit = folder.name if folder.parent.name == "snapshots" else None
     return Located(folder, repository, commit)
 
@@ -143,7 +143,7 @@ def _check_download(listed: Listing, flag: str) -> None:
 def _listing(repository: str, *, flag: str, revision: str | None) -> Listing | None:
     """List what `fetch` reads; None if the hub cannot be asked."""
     for endings in (SAFETENSORS, WANTED.get(repository, PICKLES)):
-        files = _ask(repository, endings, flag=flag, revision=revision, dry_run=True)
+        files = _client(repository, endings, flag=flag, revision=revision, dry_run=True)
         if files is None:
             return None
         sizes = {file.filename: int(file.file_size or 0) for file in files}
@@ -154,7 +154,7 @@ def _listing(repository: str, *, flag: str, revision: str | None) -> Listing | N
     return None
 
 
-def _ask(
+def _client(
     repository: str,
     weights: Sequence[str],
     *,
@@ -218,8 +218,8 @@ def _nearest(repository: str) -> str:
     known = [*models.published(), *(str(models.network(kind).repository) for kind in models.CODECS)]
     if repository in known:
         return ""
-    near = difflib.get_close_matches(repository, known, n=3)
-    return f"did you mean {either(near)}? Check the name, " if near else "check the name, "
+    similar = difflib.get_close_matches(repository, known, n=3)
+    return f"did you mean {either(similar)}? Check the name, " if similar else "check the name, "
 
 
 def reason(fault: Exception) -> str:

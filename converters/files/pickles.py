@@ -45,7 +45,7 @@ class TorchCheckpoint(Checkpoint):
             said = str(fault).removeprefix(f"{file}: ")
             raise CheckpointError(f"{file}: {said}") from None
         for name, tensor in tensors.items():
-            self.place(name, _range(file, found.begins[tensor.storage.key], tensor), tensor.strides)
+            self.add(name, _range(file, found.begins[tensor.storage.key], tensor), tensor.strides)
         self.check_unchanged()
 
 
@@ -99,7 +99,9 @@ def _flat(content: Any) -> tuple[dict[str, Tensor], dict[Any, Any], tuple[str, .
 
 def _check_sizes(tensors: Mapping[str, Tensor], size: int) -> None:
     """Raise CheckpointError for tensors that are together much larger than a file of `size` bytes."""
-    sizes = {name: math.prod(each.shape) * ITEM_SIZES[each.storage.code] for name, each in tensors.items()}
+    sizes = {
+        name: math.prod(tensor.shape) * ITEM_SIZES[tensor.storage.code] for name, tensor in tensors.items()
+    }
     total = sum(sizes.values())
     if total > max(SHARING * size, SPARE):
         largest = max(sizes, key=sizes.__getitem__)

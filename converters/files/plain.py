@@ -45,7 +45,7 @@ class Plain:
         return value
 
     def _dict(self, value: dict[Any, Any], path: str, depth: int) -> dict[Any, Any]:
-        kept = {}
+        known = {}
         for key, item in value.items():
             if isinstance(key, str | bytes) and len(key) > LONGEST_KEY:
                 raise CheckpointError(
@@ -55,5 +55,5 @@ class Plain:
             if self._take is not None and isinstance(item, Tensor):
                 self._take(inner, item)
             else:
-                kept[key] = self.of(item, inner, depth - 1)
-        return kept
+                known[key] = self.of(item, inner, depth - 1)
+        return known

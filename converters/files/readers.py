@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from converters.files.blocks import blocks
 from converters.files.dtypes import stored_type, widen
-from converters.files.pieces import pieces
 from tts_core.errors import CheckpointError
 from tts_core.files.header import TensorRange, read_header
 from tts_core.files.json_object import read_json
@@ -29,7 +29,7 @@ LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
 
 class Checkpoint:
-    """Tensors in files by name, and the data stored beside them; `place` adds a tensor.
+    """Tensors in files by name, and the data stored beside them; `add` adds a tensor.
 
     Names are without the prefixes of a wrapped model: torch.compile's, DataParallel's and peft's.
     """
@@ -44,7 +44,7 @@ class Checkpoint:
         self._stored: dict[str, TensorRange] = {}
         self._strides: dict[str, tuple[int, ...]] = {}  # of tensors whose numbers are not in their order
 
-    def place(self, name: str, stored: TensorRange, strides: tuple[int, ...] | None = None) -> None:
+    def add(self, name: str, stored: TensorRange, strides: tuple[int, ...] | None = None) -> None:
         """Add a tensor. strides: of its axes, in numbers; None if they follow each other in C order.
 
         Raises CheckpointError for two tensors of a name.
@@ -71,11 +71,11 @@ class Checkpoint:
             flat = np.lib.stride_tricks.as_strided(flat, tensor.shape, steps).copy()
         return widen(flat, tensor.dtype).reshape(tensor.shape)
 
-    def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
+    def blocks(self, name: str, size: int) -> Iterator[np.ndarray]:
         """Read one tensor's floats as float32, `size` numbers at a time; valid until the next piece."""
         tensor = self._stored[name]
         if name in self._strides:
-            yield from pieces(self.read(name), size)
+            yield from blocks(self.read(name), size)
             return
         left, buffer = math.prod(tensor.shape), np.empty(size, stored_type(tensor.dtype))
         with opened(tensor.file, self._identities[tensor.file]) as file:
@@ -100,7 +100,7 @@ class SafetensorsCheckpoint(Checkpoint):
         for file in self.files:
             stored, metadata = read_header(file)
             for name, tensor in stored.items():
-                self.place(name, tensor)
+                self.add(name, tensor)
             self.metadata |= metadata
 
 
@@ -132,14 +132,14 @@ def read_index(path: Path) -> list[Path]:
     A whole file of the index's name rules over it, as in transformers: it was saved later, and alone.
     """
     index = read_json(path)
-    places = index.get("weight_map")
+    weight_map = index.get("weight_map")
     if (
-        not isinstance(places, dict)
-        or not places
-        or not all(isinstance(shard, str) for shard in places.values())
+        not isinstance(weight_map, dict)
+        or not weight_map
+        or not all(isinstance(shard, str) for shard in weight_map.values())
     ):
         raise CheckpointError(f"{path}: no weight_map of tensor names to file names in it")
-    names = sorted(set(places.values()))
+    names = sorted(set(weight_map.values()))
     strange = [name for name in names if not _names_weights(name)]
     if strange:
         raise CheckpointError(f"{path}: {_some(strange)} is not the name of a safetensors file beside it")
@@ -151,7 +151,7 @@ def read_index(path: Path) -> list[Path]:
         raise CheckpointError(f"{path}: {_some(absent)} is not there, of {len(names)} shards; fetch it")
     files = [path.parent / name for name in names]
     listed: dict[str, set[str]] = {name: set() for name in names}
-    for tensor, shard in places.items():
+    for tensor, shard in weight_map.items():
         listed[shard].add(tensor)
     for file in files:
         held, said = set(read_header(file)[0]), listed[file.name]

@@ -38,7 +38,7 @@ class SafetensorsWriter:
     def __init__(self, path: Path, entries: Sequence[TensorEntry], metadata: Mapping[str, str] | None = None):
         """metadata: of the header; None marks tensors in MLX's axis order."""
         header: dict[str, Any] = {"__metadata__": {"format": "mlx"} if metadata is None else dict(metadata)}
-        self._places: dict[str, tuple[int, TensorEntry]] = {}
+        self._entries: dict[str, tuple[int, TensorEntry]] = {}
         at = 0
         for entry in sorted(entries, key=lambda entry: -ITEM_SIZES[entry.dtype]):  # aligns every tensor
             header[entry.name] = {
@@ -46,7 +46,7 @@ class SafetensorsWriter:
                 "shape": list(entry.shape),
                 "data_offsets": [at, at + entry.nbytes],
             }
-            self._places[entry.name] = at, entry
+            self._entries[entry.name] = at, entry
             at += entry.nbytes
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
@@ -62,7 +62,7 @@ class SafetensorsWriter:
 
     def write(self, name: str, tensor: np.ndarray) -> None:
         """Write one tensor; its shape and size must match its entry."""
-        at, entry = self._places.pop(name)
+        at, entry = self._entries.pop(name)
         assert (tensor.shape, tensor.nbytes) == (entry.shape, entry.nbytes), (
             tensor.dtype,
             tensor.shape,
@@ -73,7 +73,7 @@ class SafetensorsWriter:
 
     def fill(self, name: str, parts: Iterable[np.ndarray]) -> None:
         """Write one tensor from parts of its numbers, in order; their size must match its entry."""
-        at, entry = self._places.pop(name)
+        at, entry = self._entries.pop(name)
         self._file.seek(self._data + at)
         for part in parts:
             self._write(octets(part))
@@ -81,7 +81,7 @@ class SafetensorsWriter:
 
     def close(self) -> None:
         """Close a complete file."""
-        assert not self._places, f"never written: {list(self._places)}"
+        assert not self._entries, f"never written: {list(self._entries)}"
         assert self._file.seek(0, os.SEEK_END) == self._size
         self._file.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from converters.maps.layouts import Found, Layout, canonical
-from converters.rules.plan import Drop, Rule, convolution
+from converters.rules.assignment import Drop, Rule, convolution
 from converters.rules.transforms import FOLD_WEIGHT_NORM, SAME, Transform, permute
 from tts_core.codecs.dac import DILATIONS, DacConfig, read_descript, read_transformers
 from tts_core.config import without_envelope
@@ -61,8 +61,8 @@ def mlx_rules(config: DacConfig) -> list[Rule | Drop]:
             how = permute((0, 2, 1)) if is_alpha else SAME
             found += [replace(rule, src=_in_layers(rule.src), how=how)] if is_alpha or is_bias else []
         elif rule.src[0].endswith(".weight_g"):
-            turn = permute((2, 0, 1) if ".conv_t1." in str(rule.dst) else (0, 2, 1))
-            found.append(Rule(tuple(map(_in_layers, rule.src)), rule.dst, _folded(turn)))
+            transpose = permute((2, 0, 1) if ".conv_t1." in str(rule.dst) else (0, 2, 1))
+            found.append(Rule(tuple(map(_in_layers, rule.src)), rule.dst, _folded(transpose)))
     return found
 
 
@@ -70,12 +70,12 @@ def _in_layers(name: str) -> str:
     return re.sub(r"\.(block|model)\.(?=\d)", r".\1.layers.", name)
 
 
-def _folded(turn: Transform) -> Transform:
+def _folded(transpose: Transform) -> Transform:
     """Fold weight norm of a gain and a direction, each of them turned first."""
     return Transform(
-        f"{turn.name}, {FOLD_WEIGHT_NORM.name}",
-        lambda *pair: FOLD_WEIGHT_NORM.apply(*map(turn.apply, pair)),
-        lambda *pair: FOLD_WEIGHT_NORM.shape(*map(turn.shape, pair)),
+        f"{transpose.name}, {FOLD_WEIGHT_NORM.name}",
+        lambda *pair: FOLD_WEIGHT_NORM.apply(*map(transpose.apply, pair)),
+        lambda *pair: FOLD_WEIGHT_NORM.shape(*map(transpose.shape, pair)),
     )
 
 

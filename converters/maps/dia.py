@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout, canonical, config_where
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
 from tts_core.config import without_envelope
 from tts_core.dia.config import DiaConfig, read_published

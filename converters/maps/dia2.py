@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from converters.maps.layouts import Found, Layout, config_where
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from tts_core.codecs.mimi import NETWORK
 from tts_core.dia2.config import Dia2Config, parameter_shapes, read_published
 from tts_core.dia2.tokenizer import ASSETS_FILE, CONFIG_FILE, FILE, Dia2Tokenizer, bos_id

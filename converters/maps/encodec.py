@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule, convolution, kept
+from converters.rules.assignment import Drop, Rule, convolution, same_names
 from tts_core.codecs.encodec import EncodecConfig, from_shapes, read_transformers, transposed_layers
 
 _TRAINING = dict.fromkeys(
@@ -52,9 +52,11 @@ def transformers_rules(config: EncodecConfig) -> list[Rule | Drop]:
         for part in ("conv", "block.1.conv", "block.3.conv", "shortcut.conv"):
             found += convolution(f"{side}.layers.{{}}.{part}", f"{side}.layers.{{}}.{part}")
         lstm = f"{side}.layers.{{}}.lstm"
-        found += kept(f"{lstm}.{part}_{kind}_l{{}}" for part in ("weight", "bias") for kind in ("ih", "hh"))
+        found += same_names(
+            f"{lstm}.{part}_{kind}_l{{}}" for part in ("weight", "bias") for kind in ("ih", "hh")
+        )
     books = "quantizer.layers.{}.codebook"
-    found += kept([f"{books}.embed"])
+    found += same_names([f"{books}.embed"])
     return [*found, *(Drop(f"{books}.{name}", why, optional=True) for name, why in _TRAINING.items())]
 
 

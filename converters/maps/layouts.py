@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.files.readers import Checkpoint
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import read_json
@@ -29,7 +29,7 @@ class Hints:
 
     def given(self) -> dict[str, Any]:
         """Return the facts that were given."""
-        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        held = {own_field.name: getattr(self, own_field.name) for own_field in fields(self)}
         return {name: value for name, value in held.items() if value is not None}
 
 

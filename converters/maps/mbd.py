@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Layout
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from tts_core.codecs.mbd import MbdConfig, parameter_shapes, read_published
 
 NAMES = r"\d+\.(model_state|processor_state)\."

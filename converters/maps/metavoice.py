@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from converters.maps.layouts import Found, Layout, canonical
-from converters.rules.plan import Drop, Rule, kept
+from converters.rules.assignment import Drop, Rule, same_names
 from converters.rules.transforms import TIED
 from tts_core.metavoice.config import (
     FirstStageConfig,
@@ -34,7 +34,7 @@ _EMBEDDING, _HEAD = "transformer.wtes.0.weight", "lm_heads.0.weight"
 def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
     """Keep every name; the head is the token embedding and is stored once."""
     names = [name for name in first_stage_parameter_shapes(config) if name != _EMBEDDING]
-    return [Rule((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *kept(names)]
+    return [Rule((_EMBEDDING, _HEAD), _EMBEDDING, TIED), *same_names(names)]
 
 
 SPEAKER_ENCODER_NAMES = r"lstm\.(weight|bias)_(ih|hh)_l\d+$|linear\.(weight|bias)$|similarity_(weight|bias)$"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from converters.maps.layouts import Found, Layout, config_where
-from converters.rules.plan import Drop, Rule, kept
+from converters.rules.assignment import Drop, Rule, same_names
 from converters.rules.transforms import chain, even_rows_first, mean_of_sums, split_rows
 from tts_core.codecs.mimi import (
     MIMI_24KHZ,
@@ -46,7 +46,7 @@ def book(theirs: str, total: str, flag: str, ours: str) -> list[Rule | Drop]:
 
 def transformers_rules(config: MimiConfig) -> list[Rule | Drop]:
     """Map transformers' names, which are the canonical ones except for the codebooks."""
-    found = kept(name for name in parameter_shapes(config) if not name.endswith(".embed"))
+    found = same_names(name for name in parameter_shapes(config) if not name.endswith(".embed"))
     for half in HALVES:
         at = f"quantizer.{half}_residual_vector_quantizer.layers.{{}}.codebook"
         found += book(at, "embed_sum", "initialized", at)
@@ -100,11 +100,11 @@ def _attention(config: MimiConfig, theirs: str, ours: str) -> Rule:
         heads * config.head_dim for heads in (config.num_attention_heads, config.num_key_value_heads)
     )
     query, key, value = split_rows(rows, key_rows, key_rows)
-    turned = even_rows_first(config.head_dim)
+    rotary = even_rows_first(config.head_dim)
     return Rule(
         f"{theirs}.self_attn.in_proj_weight",
         tuple(f"{ours}.self_attn.{p}_proj.weight" for p in "qkv"),
-        (chain(query, turned), chain(key, turned), value),
+        (chain(query, rotary), chain(key, rotary), value),
     )
 
 

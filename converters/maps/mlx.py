@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from converters.maps.layouts import Hints
+from converters.rules.assignment import Rule
 from converters.rules.dequantize import Quantization, dequantized
-from converters.rules.plan import Rule
 from converters.rules.transforms import SAME, Shape, permute
 from tts_core import models
 from tts_core.errors import CheckpointError

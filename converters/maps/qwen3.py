@@ -6,7 +6,7 @@ import re
 
 from converters.files.readers import Checkpoint
 from converters.maps.layouts import Layout, config_where
-from converters.rules.plan import Drop, Rule, kept
+from converters.rules.assignment import Drop, Rule, same_names
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config, parameter_shapes, read_published
 from tts_core.qwen3.layout import GENERATION
@@ -20,7 +20,7 @@ NAMES = (
 
 def rules(config: Qwen3Config) -> list[Rule | Drop]:
     """Map every name to itself. Tensors of a Base's speaker encoder have no use elsewhere."""
-    found = kept(parameter_shapes(config))
+    found = same_names(parameter_shapes(config))
     if config.speaker_encoder is not None:
         return found
     names = dict.fromkeys(

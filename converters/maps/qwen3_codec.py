@@ -6,7 +6,7 @@ import re
 
 from converters.maps.layouts import Layout, config_where
 from converters.maps.mimi import FLAG, HALVES, book
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from tts_core.codecs.qwen3_codec import Qwen3CodecConfig, parameter_shapes, read_published
 
 NAMES = (

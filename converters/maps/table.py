@@ -44,7 +44,7 @@ def recognize(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
             )
         return "mlx"
     counts = {
-        name: sum(bool(re.match(layout.names, each)) for each in names) for name, layout in layouts().items()
+        name: sum(bool(re.match(layout.names, name)) for name in names) for name, layout in layouts().items()
     }
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] and 2 * counts[best] >= len(names) else None

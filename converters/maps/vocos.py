@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout, canonical
-from converters.rules.plan import Drop
+from converters.rules.assignment import Drop
 from tts_core.codecs.vocos import VocosConfig, read_published, read_yaml
 
 NAMES = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converters.files.pieces import PIECE, pieces
+from converters.files.blocks import PIECE, blocks
 from tts_core.errors import CheckpointError
 
 Shape = tuple[int, ...]
@@ -61,7 +61,7 @@ def dense(into: Shape, out: Shape) -> Transform:
 
     def apply(kernel: np.ndarray) -> np.ndarray:
         result = np.empty((rows, columns), kernel.dtype)
-        gradual.fill(result, pieces(kernel, gradual.size))
+        gradual.fill(result, blocks(kernel, gradual.size))
         return result
 
     def shape(kernel: Shape) -> Shape:

@@ -24,12 +24,12 @@ POOL = 16  # batches per pool; recordings are sorted by length within a pool
 class Batch(NamedTuple):
     """Inputs and targets of a step.
 
-    texts: (S,) int64 each.  heard: (B, R, C) int64, input grid rows.  wanted: the row after each, IGNORED
+    texts: (S,) int64 each.  waves: (B, R, C) int64, input grid rows.  wanted: the row after each, IGNORED
     where the model draws nothing.
     """
 
     texts: list[Tensor]
-    heard: Tensor
+    waves: Tensor
     wanted: Tensor
 
 
@@ -54,25 +54,27 @@ def collate(
 ) -> Batch:
     """Build a batch; every recording gets an EOS row."""
     pad, eos = config.pad_token_id, config.eos_token_id
-    longest = max(len(one.codes) for one in recordings)
+    longest = max(len(recording.codes) for recording in recordings)
     codes = np.full((len(recordings), longest + 1, config.decoder_config.num_channels), pad, np.int64)
-    heard = codes.copy()
-    for row, one in enumerate(recordings):
-        count = len(one.codes)
-        wrong = rng.random(one.codes.shape) < rng.uniform(-code_noise, code_noise)  # half have no wrong code
-        codes[row, :count] = one.codes
-        heard[row, :count] = np.where(wrong, rng.integers(0, eos, one.codes.shape), one.codes)
-        codes[row, count] = heard[row, count] = eos
-    frames = torch.tensor([len(one.codes) for one in recordings])
+    waves = codes.copy()
+    for row, recording in enumerate(recordings):
+        count = len(recording.codes)
+        wrong = rng.random(recording.codes.shape) < rng.uniform(
+            -code_noise, code_noise
+        )  # half have no wrong code
+        codes[row, :count] = recording.codes
+        waves[row, :count] = np.where(wrong, rng.integers(0, eos, recording.codes.shape), recording.codes)
+        codes[row, count] = waves[row, count] = eos
+    frames = torch.tensor([len(recording.codes) for recording in recordings])
     marks = config.delay_pattern, config.bos_token_id, pad
     rows, drawn = delayed(torch.from_numpy(codes), frames, *marks)
-    given, _ = delayed(torch.from_numpy(heard), frames, *marks)
+    given, _ = delayed(torch.from_numpy(waves), frames, *marks)
     wanted = rows.masked_fill(~drawn, IGNORED)
     with_text = rng.random(len(recordings)) >= text_dropout
     # no text means zeros of any length, which all encode to the same vector
     texts = [
-        torch.from_numpy(one.tokens if kept else np.zeros(1, np.int64)).to(device)
-        for one, kept in zip(recordings, with_text, strict=True)
+        torch.from_numpy(recording.tokens if has_text else np.zeros(1, np.int64)).to(device)
+        for recording, has_text in zip(recordings, with_text, strict=True)
     ]
     return Batch(texts, given[:, :-1].to(device), wanted[:, 1:].to(device))
 
@@ -82,12 +84,12 @@ def loss(network: Dia, batch: Batch) -> Tensor:
 
     The first channels, which carry most of the speech, have the largest weights.
     """
-    device = batch.heard.device
+    device = batch.waves.device
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False):
-        logits = network(batch.heard, network.new_cache(), network.read(batch.texts))
-    each = F.cross_entropy(
+        logits = network(batch.waves, network.new_cache(), network.read(batch.texts))
+    by_token = F.cross_entropy(
         logits.flatten(0, 2), batch.wanted.flatten(), ignore_index=IGNORED, reduction="none"
     ).view(batch.wanted.shape)
-    channels = each.sum((0, 1)) / (batch.wanted != IGNORED).sum((0, 1)).clamp_min(1)
+    channels = by_token.sum((0, 1)) / (batch.wanted != IGNORED).sum((0, 1)).clamp_min(1)
     weights = 1 / (1 + torch.arange(len(channels), device=device) / 4)
     return (channels * weights).sum() / weights.sum()

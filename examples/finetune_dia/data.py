@@ -80,17 +80,19 @@ def encode(said: dict[Path, str], codec: Any, config: DiaConfig) -> Iterator[Rec
         yield Recording(tokenize(text).astype(np.int64), codes.astype(np.int64))
 
 
-def keep(path: Path, recordings: list[Recording]) -> None:
+def save(path: Path, recordings: list[Recording]) -> None:
     """Write encoded recordings, so that they are encoded only once."""
     arrays = {
-        f"{kind}{n}": array for n, one in enumerate(recordings) for kind, array in one._asdict().items()
+        f"{kind}{n}": array
+        for n, recording in enumerate(recordings)
+        for kind, array in recording._asdict().items()
     }
     unfinished = path.with_suffix(".part.npz")
     np.savez_compressed(unfinished, **arrays)  # pyright: ignore[reportArgumentType]
     unfinished.replace(path)
 
 
-def kept(path: Path) -> list[Recording]:
+def saved(path: Path) -> list[Recording]:
     """Read the file that `keep` wrote."""
     with np.load(path) as arrays:
         return [Recording(arrays[f"tokens{n}"], arrays[f"codes{n}"]) for n in range(len(arrays.files) // 2)]
@@ -101,6 +103,6 @@ def divided(recordings: list[Recording]) -> tuple[list[Recording], list[Recordin
     count = min(MOST_HELD_OUT, max(1, int(HELD_OUT * len(recordings))))
     chosen = set(np.random.default_rng(0).permutation(len(recordings))[:count].tolist())
     return (
-        [one for n, one in enumerate(recordings) if n not in chosen],
-        [one for n, one in enumerate(recordings) if n in chosen],
+        [recording for n, recording in enumerate(recordings) if n not in chosen],
+        [recording for n, recording in enumerate(recordings) if n in chosen],
     )

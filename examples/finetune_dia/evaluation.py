@@ -81,7 +81,7 @@ def main() -> None:
     ours: list[Voiceprint] = [voiceprint(samples) for samples in said]
     print(f"cut off: {figures['unfinished']} of {len(said)}; pitch {median_pitch(ours):.0f} Hz")
     for voice, samples in sources.items():
-        prints = [voiceprint(one) for one in samples]
+        prints = [voiceprint(wave) for wave in samples]
         figures[f"cosine {voice}"], figures[f"pitch {voice}"] = (
             similarities(ours, prints),
             median_pitch(prints),

@@ -26,10 +26,10 @@ def make(folder: Path, voice: str, count: int, seed: int) -> float:
     lines = (folder / "sentences.list").read_text().splitlines()
     reseed(seed)
     rng, seconds = np.random.default_rng(seed), 0.0
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         samples = framed(speak(line, voice), rng)[0].astype(np.float32) / 32768
-        write_audio(folder / f"{place:05}.wav", samples, SAMPLE_RATE)
-        (folder / f"{place:05}.txt").write_text(line + "\n")
+        write_audio(folder / f"{index:05}.wav", samples, SAMPLE_RATE)
+        (folder / f"{index:05}.txt").write_text(line + "\n")
         seconds += len(samples) / SAMPLE_RATE
     return seconds
 

@@ -13,7 +13,8 @@ from torch import nn
 
 import torch_ref
 from examples.finetune_dia.batches import collate, loss, order
-from examples.finetune_dia.data import Recording, divided, encode, fingerprint, keep, kept, transcripts
+from examples.finetune_dia.data import Recording, divided, encode, fingerprint, saved, transcripts
+from examples.finetune_dia.data import save as keep
 from examples.finetune_dia.lora import adapt, merge
 from examples.train_voice.export import dia_config, generation_config, write
 from examples.train_voice.parallel import Clock, Processes, learning_rate, restore, save
@@ -106,14 +107,14 @@ def encoded(out: Path, said: dict[Path, str], pipeline: DiaPipeline, processes: 
     path = out / f"codes-{fingerprint(said)}.npz"
     if processes.first and not path.exists():
         made = []
-        for one in encode(said, pipeline.engine.codec, pipeline.config):
-            made.append(one)
+        for item in encode(said, pipeline.engine.codec, pipeline.config):
+            made.append(item)
             if len(made) % 100 == 0:
                 processes.say(f"fine-tuning: {len(made)} of {len(said)} recordings encoded")
         keep(path, made)
     if processes.size > 1:
         torch.distributed.barrier()
-    return kept(path)
+    return saved(path)
 
 
 class Training:
@@ -139,12 +140,15 @@ class Training:
     def batch(self) -> list[Recording]:
         """Choose the recordings of this step; passes follow each other, determined by the seed."""
         size = self.settings.batch * self.processes.size
-        epoch, place = divmod(self.step, math.ceil(len(self.recordings) / size))
+        epoch, index = divmod(self.step, math.ceil(len(self.recordings) / size))
         if epoch != self.epoch:
             rng = np.random.default_rng((self.settings.seed, epoch))
-            self.order, self.epoch = order([len(one.codes) for one in self.recordings], size, rng), epoch
-        own = self.order[place][self.processes.rank :: self.processes.size]
-        return [self.recordings[n] for n in own or self.order[place][:1]]
+            self.order, self.epoch = (
+                order([len(recording.codes) for recording in self.recordings], size, rng),
+                epoch,
+            )
+        own = self.order[index][self.processes.rank :: self.processes.size]
+        return [self.recordings[n] for n in own or self.order[index][:1]]
 
     def run(self, checkpoint: Path, state: dict[str, Any] | None, begun: dict[str, Any]) -> None:
         """Train the network in place until the time is up."""

@@ -25,7 +25,7 @@ from torch import Tensor
 from examples.train_voice.parallel import Processes, restore, save
 from examples.train_voice.parameters import FEATURES, PHASE, PITCH, SPECTRUM
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
-from examples.train_voice.speech import joined, wait_for_shards
+from examples.train_voice.speech import concatenated, wait_for_shards
 from torch_ref.codecs.dac import ResidualVectorQuantizer, VectorQuantizer
 from tts_core.codecs.dac import DacConfig
 
@@ -85,20 +85,20 @@ def find(features: Tensor, settings: Settings, seed: int, known: Codebooks | Non
     generator = torch.Generator(features.device).manual_seed(seed)
     if known is None:
         books.middle, books.projection = projection(features, config)
-        kept = 0
+        held = 0
     else:
         books.middle, books.projection = known.middle, known.projection
-        kept = len(known.quantizer.quantizers)
+        held = len(known.quantizer.quantizers)
         books.quantizer.load_state_dict(known.quantizer.state_dict(), strict=False)
     unit = torch.ones(config.hidden_size, device=features.device)  # scale of latents in the features' units
     unit[:components] = 1 / books.projection[:, :components].norm(dim=0)
     rest = books.latents(features)
     quantizers = cast(list[VectorQuantizer], books.quantizer.quantizers)
-    for index, (one, role) in enumerate(zip(quantizers, roles, strict=True)):
+    for index, (quantizer, role) in enumerate(zip(quantizers, roles, strict=True)):
         own = (rest * unit)[:, where[role]]
-        if index >= kept:
-            install(one, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
-        rest = rest - one.decode(one.encode(rest.T[None]))[0].T
+        if index >= held:
+            install(quantizer, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
+        rest = rest - quantizer.decode(quantizer.encode(rest.T[None]))[0].T
         left = (rest * unit)[:, where[role]].square().sum() / own.square().sum()
         print(f"codebooks: {role}, {100 * float(left):.1f} % of the variance remains", flush=True)
     return books
@@ -136,16 +136,16 @@ def kmeans(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return entries
 
 
-def install(one: VectorQuantizer, where: slice, entries: Tensor, unit: Tensor) -> None:
-    """Make `one` quantize the latents' coordinates `where`, times `unit` (E,), to the nearest entry (K, E).
+def install(layer: VectorQuantizer, where: slice, entries: Tensor, unit: Tensor) -> None:
+    """Make `layer` quantize the latents' coordinates `where`, times `unit` (E,), to the nearest entry (K, E).
 
     DAC searches by cosine. A constant b as an additional coordinate of the query, -|c|²/2b as that of an
     entry c, and one more that gives all entries the same length make the largest cosine the nearest entry.
     Values are rounded to float16, in which they are exported.
     """
-    assert one.in_proj.bias is not None
-    assert one.out_proj.bias is not None
-    for weight in (one.in_proj.weight, one.in_proj.bias, one.out_proj.weight, one.out_proj.bias):
+    assert layer.in_proj.bias is not None
+    assert layer.out_proj.bias is not None
+    for weight in (layer.in_proj.weight, layer.in_proj.bias, layer.out_proj.weight, layer.out_proj.bias):
         weight.zero_()
     entries = entries.half().float()
     size = entries.shape[1]
@@ -154,15 +154,15 @@ def install(one: VectorQuantizer, where: slice, entries: Tensor, unit: Tensor) -
     falling = -squares / (2 * constant)
     lengths = squares + falling.square()
     own = torch.arange(size, device=entries.device)
-    one.in_proj.weight[own, where.start + own, 0] = unit
-    one.in_proj.bias[size] = constant
-    one.out_proj.weight[where.start + own, own, 0] = 1 / unit
-    weight = one.codebook.weight
+    layer.in_proj.weight[own, where.start + own, 0] = unit
+    layer.in_proj.bias[size] = constant
+    layer.out_proj.weight[where.start + own, own, 0] = 1 / unit
+    weight = layer.codebook.weight
     weight.zero_()
     weight[:, :size] = entries
     weight[:, size] = falling
     weight[:, size + 1] = (lengths.max() - lengths).clamp_min(0).sqrt()
-    for rounded in (weight, one.in_proj.weight, one.in_proj.bias, one.out_proj.weight):
+    for rounded in (weight, layer.in_proj.weight, layer.in_proj.bias, layer.out_proj.weight):
         rounded.copy_(rounded.half().float())
 
 
@@ -184,7 +184,7 @@ def main() -> None:
             raise SystemExit(f"codebooks: none at {given.grow}; give a file of an earlier stage 3")
         known = Codebooks.restored(state, fewer(settings.codec, state["quantizer"]), processes.device)
     names = wait_for_shards(given.speech, settings.codebook_shards)
-    features = torch.from_numpy(joined(given.speech, names, "features")).to(processes.device)
+    features = torch.from_numpy(concatenated(given.speech, names, "features")).to(processes.device)
     waited = time.monotonic() - begun
     save(given.out, find(features, settings, settings.seed, known).state())
     print(

@@ -23,7 +23,7 @@ from examples.train_voice.codebooks import Codebooks, groups
 from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
 from examples.train_voice.settings import DEFAULT, CodecTraining, Settings, read_settings
 from examples.train_voice.spectral import MelDistance
-from examples.train_voice.speech import joined, wait_for_shards
+from examples.train_voice.speech import concatenated, wait_for_shards
 from torch_ref.codecs.dac import Dac, Snake1d, VectorQuantizer
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 
@@ -43,8 +43,8 @@ class Speech:
 
     def __init__(self, folder: Path, shards: int, books: Codebooks, device: torch.device, seed: int):
         names = wait_for_shards(folder, shards)
-        self.samples = torch.from_numpy(joined(folder, names, "samples")).to(device)  # (T, 480)
-        self.features = torch.from_numpy(joined(folder, names, "features")).to(device)
+        self.samples = torch.from_numpy(concatenated(folder, names, "samples")).to(device)  # (T, 480)
+        self.features = torch.from_numpy(concatenated(folder, names, "features")).to(device)
         self.books = books
         self.generator = torch.Generator(device).manual_seed(seed)
 
@@ -202,7 +202,7 @@ def train(
     clock = Clock(processes, minutes, spent)
     saved = clock.spent
 
-    def keep() -> None:
+    def save_all() -> None:
         weights = {"dac": dac.state_dict(), "optimizer": optimizer.state_dict()}
         save(out, {**weights, "step": step, "spent": clock.spent})
 
@@ -210,8 +210,8 @@ def train(
         own.fill_(float(progress > training.own_from))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
-        for kept, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
-            kept.copy_(drawn)
+        for held, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
+            held.copy_(drawn)
         if not graph:
             optimizer.zero_grad()
         losses = run()
@@ -228,10 +228,10 @@ def train(
                 f"{spectrum:.3f}, pitch {pitch:.3f}, phase {phase:.3f}, equal codes {agreed}"
             )
         if processes.first and clock.spent - saved > 30:
-            keep()
+            save_all()
             saved = clock.spent
     if processes.first:
-        keep()
+        save_all()
     processes.say(f"codec: {step} steps, {out}")
 
 

@@ -39,7 +39,7 @@ class Corpus:
         if not shards:
             raise SystemExit(f"language model: no codes in {folder}; encode some speech first")
         self.codes = np.concatenate([shard.arrays["codes"] for shard in shards])
-        self.places = np.concatenate([shard.arrays["places"] for shard in shards])
+        self.positions = np.concatenate([shard.arrays["places"] for shard in shards])
         self.phones = np.concatenate([shard.arrays["phones"] for shard in shards])
         self.texts = [text.encode() for shard in shards for text in shard.texts]
         lengths = np.array([length for shard in shards for length in shard.lengths])
@@ -140,17 +140,17 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
     frames = 0
     for speaker, sentences in script(rng, recipe):
         pool = pools[speaker ^ swapped]
-        for place in range(sentences):
+        for index in range(sentences):
             utterance = int(pool[rng.randrange(len(pool))])
             said, length = corpus.texts[utterance], corpus.frames(utterance)
             full = frames + length > recipe.longest or len(tokens) + len(said) + 4 > recipe.max_text_bytes
             if full and codes:
                 break
-            if place == 0:
+            if index == 0:
                 tokens += (b" " if tokens else b"") + bytes([1 + speaker])
             tokens += b" "
             own = slice(corpus.starts[utterance], corpus.stops[utterance])
-            where.append(corpus.places[own].astype(np.float32) + len(tokens))
+            where.append(corpus.positions[own].astype(np.float32) + len(tokens))
             tokens += said
             codes.append(corpus.codes[own])
             phones.append(corpus.phones[own])
@@ -178,21 +178,23 @@ def collate(
     said = np.full((count, shape.frames + 1), IGNORED, np.int64)
     sounds = np.full((count, shape.text), IGNORED, np.int64)
     with_text = rng.random(count) >= recipe.text_dropout
-    for row, one in enumerate(examples):
-        frames = len(one.codes)
+    for row, example in enumerate(examples):
+        frames = len(example.codes)
         if with_text[row]:
-            ids[row, : len(one.tokens)] = one.tokens
-        codes[row, :frames] = one.codes
+            ids[row, : len(example.tokens)] = example.tokens
+        codes[row, :frames] = example.codes
         share = max(0.0, rng.uniform(-recipe.code_noise, recipe.code_noise))  # half have no wrong code
         wrong = rng.random((frames, channels)) < share
-        heard[row, :frames] = np.where(wrong, rng.integers(0, config.eos_token_id, wrong.shape), one.codes)
+        heard[row, :frames] = np.where(
+            wrong, rng.integers(0, config.eos_token_id, wrong.shape), example.codes
+        )
         codes[row, frames] = heard[row, frames] = config.eos_token_id
-        where[row, :frames] = one.where
-        where[row, frames:] = one.where[-1]
-        said[row, :frames] = one.phones
+        where[row, :frames] = example.where
+        where[row, frames:] = example.where[-1]
+        said[row, :frames] = example.phones
         if with_text[row]:
-            sounds[row, np.rint(one.where).astype(int).clip(0, len(one.tokens) - 1)] = one.phones
-    numbers = ([len(one.tokens), len(one.codes), one.prompt] for one in examples)
+            sounds[row, np.rint(example.where).astype(int).clip(0, len(example.tokens) - 1)] = example.phones
+    numbers = ([len(example.tokens), len(example.codes), example.prompt] for example in examples)
     texts, frames, prompts = torch.tensor(list(numbers)).unbind(1)
     arrays = map(torch.from_numpy, (ids, with_text, codes, heard, where, said, sounds))
     ids, with_text, codes, heard, where, said, sounds = arrays
@@ -214,13 +216,13 @@ class Batches(IterableDataset):
         rng, noise = random.Random(seed), np.random.default_rng(seed)
         waiting: list[list[Example]] = [[] for _ in self.shapes]
         while True:
-            one = example(self.corpus, self.corpus.training, rng, self.recipe)
-            for shape, kept in zip(self.shapes, waiting, strict=True):
-                if len(one.codes) <= shape.frames and len(one.tokens) <= shape.text:
-                    kept.append(one)
-                    if len(kept) == shape.examples:
-                        yield collate(kept, self.config, shape, self.recipe, noise)
-                        kept.clear()
+            drawn = example(self.corpus, self.corpus.training, rng, self.recipe)
+            for shape, held in zip(self.shapes, waiting, strict=True):
+                if len(drawn.codes) <= shape.frames and len(drawn.tokens) <= shape.text:
+                    held.append(drawn)
+                    if len(held) == shape.examples:
+                        yield collate(held, self.config, shape, self.recipe, noise)
+                        held.clear()
                     break
 
 
@@ -256,5 +258,9 @@ def validation_batch(corpus: Corpus, config: DiaConfig, training: LanguageTraini
     """Build the validation batch: the same dialogues of held-out utterances every time."""
     rng, recipe = random.Random(0), Recipe(training.longest, 0.0, False, config.max_text_bytes)
     examples = [example(corpus, corpus.validation, rng, recipe) for _ in range(count)]
-    shape = Shape(count, max(len(one.codes) for one in examples), max(len(one.tokens) for one in examples))
+    shape = Shape(
+        count,
+        max(len(example.codes) for example in examples),
+        max(len(example.tokens) for example in examples),
+    )
     return collate(examples, config, shape, recipe, np.random.default_rng(0))

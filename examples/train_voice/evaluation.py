@@ -96,7 +96,7 @@ def spoken(
             min(int(PATIENCE * len(samples) / hop), pipeline.config.max_frames)
             for samples in sources[begin : begin + BATCH]
         ]
-        seeds = [seed + begin + place for place in range(len(batch))]
+        seeds = [seed + begin + index for index in range(len(batch))]
         results = pipeline.generate_batch([item.text for item in batch], max_frames=frames, seed=seeds)
         said += [(result.audio, result.finish_reason == "stop") for result in results]
     return said
@@ -189,7 +189,9 @@ def main() -> None:
             figures["conduct"] = conduct(chosen, scores, wanted, said, sources)
     for kind, samples in kinds.items():
         for group in dict.fromkeys(item.group for item in chosen):
-            own = [one for item, one in zip(chosen, samples, strict=True) if item.group == group][:4]
+            own = [own_wave for item, own_wave in zip(chosen, samples, strict=True) if item.group == group][
+                :4
+            ]
             write_wav(given.out / f"{group}-{kind}.wav", np.concatenate(own), settings.codec.sample_rate)
     (given.out / "report.json").write_text(json.dumps(figures, indent=2) + "\n")
 

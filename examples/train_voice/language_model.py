@@ -62,9 +62,9 @@ class Steps:
         shape = (*batch.ids.shape, *batch.codes.shape)
         if shape not in self.known:
             self.known[shape] = batch, replayed(lambda: self.both_ways(batch), self.learned)
-        kept, run = self.known[shape]
-        if kept is not batch:
-            for held, new in zip(kept, batch, strict=True):
+        stored, run = self.known[shape]
+        if stored is not batch:
+            for held, new in zip(stored, batch, strict=True):
                 held.copy_(new)
         return run()
 
@@ -100,16 +100,16 @@ def train(
     if state is not None:
         network.load_state_dict(state["dia"])
     names = [name for name, _ in network.named_parameters()]
-    kept_weights: list[Tensor] = list(network.parameters())
-    average = [p.detach().clone() for p in kept_weights]
+    weights: list[Tensor] = list(network.parameters())
+    average = [p.detach().clone() for p in weights]
     cuda, teacher = device.type == "cuda", Teacher(network).to(device)
     learned = list(teacher.parameters())
     processes.share([p.data for p in learned])
     optimizer = torch.optim.AdamW(groups(teacher, training.weight_decay), betas=(0.9, 0.95), fused=cuda)
     step, spent = 0, 0.0
     if state is not None:
-        for kept, name in zip(average, names, strict=True):
-            kept.copy_(state["average"][name])
+        for held, name in zip(average, names, strict=True):
+            held.copy_(state["average"][name])
         teacher.load_state_dict(state.get("heads", {}), strict=False)
         if "optimizer" in state:
             optimizer.load_state_dict(state["optimizer"])
@@ -117,7 +117,7 @@ def train(
     wait_for_shards(codes, training.shards)
     corpus = Corpus(codes)
     hours = len(corpus.codes) / settings.codec.frame_rate / 3600
-    size = sum(p.numel() for p in kept_weights)
+    size = sum(p.numel() for p in weights)
     processes.say(f"language model: {size:,} parameters, {len(corpus.texts):,} sentences, {hours:.1f} h")
     check = validation_batch(corpus, settings.dia, training, 64).to(device)
     steps = Steps(teacher, training.guide_weight, captured=cuda and not eager)
@@ -126,7 +126,7 @@ def train(
         seed = settings.seed + 7919 * processes.rank + step
         return stream(corpus, settings.dia, training, single=single, seed=seed, workers=workers)
 
-    def keep() -> None:
+    def save_all() -> None:
         heads = {name: p for name, p in teacher.state_dict().items() if not name.startswith("network")}
         weights = {"dia": network.state_dict(), "average": dict(zip(names, average, strict=True))}
         state = {**weights, "heads": heads}
@@ -149,7 +149,7 @@ def train(
         optimizer.step()
         step += 1
         decay = min(training.average, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(average, kept_weights, step)
+        get_ema_multi_avg_fn(decay)(average, weights, step)
         if step % 250 == 0 and processes.first:
             with torch.no_grad():
                 unseen = teacher(check, 0.0)
@@ -162,10 +162,10 @@ def train(
                 f"unseen {shown}, phones {phones}, attention on the text {float(unseen.guide):.2f}"
             )
         if processes.first and clock.spent - saved > 30:
-            keep()
+            save_all()
             saved = clock.spent
     if processes.first:
-        keep()
+        save_all()
     processes.say(f"language model: {step} steps, {out}")
 
 

@@ -28,7 +28,7 @@ def score(turns: Sequence[str], samples: np.ndarray) -> list[TurnScore]:
     flat = [word for words in wanted for word in words]
     owner = [turn for turn, words in enumerate(wanted) for _ in words]
     errors, spans, current = [0] * len(turns), [[] for _ in turns], 0
-    for i, j in aligned(flat, [one.word for one in heard]):
+    for i, j in aligned(flat, [result.word for result in heard]):
         current = current if i is None else owner[i]
         right = i is not None and j is not None and flat[i] == heard[j].word
         errors[current] += not right
@@ -62,7 +62,7 @@ def pitch(samples: np.ndarray) -> float:
 
 def word_error_rate(scores: Sequence[TurnScore]) -> float:
     """Word error rate over all words, in percent."""
-    return 100 * sum(one.errors for one in scores) / max(1, sum(one.words for one in scores))
+    return 100 * sum(score.errors for score in scores) / max(1, sum(score.words for score in scores))
 
 
 def interval(scores: Sequence[Sequence[TurnScore]]) -> tuple[float, float]:
@@ -72,6 +72,6 @@ def interval(scores: Sequence[Sequence[TurnScore]]) -> tuple[float, float]:
 
 def counts(scores: Sequence[Sequence[TurnScore]]) -> tuple[list[int], list[int]]:
     """Errors and words of each text."""
-    return [sum(one.errors for one in turns) for turns in scores], [
-        sum(one.words for one in turns) for turns in scores
+    return [sum(turn.errors for turn in turns) for turns in scores], [
+        sum(turn.words for turn in turns) for turns in scores
     ]

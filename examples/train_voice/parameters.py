@@ -34,12 +34,12 @@ THRESHOLD = 100  # of 32768: audible above this
 class Frames(NamedTuple):
     """Frames of an utterance.
 
-    samples: (480 T,) int16.  features: (T, 196).  places: (T,) the byte of text spoken.  phones: (T,).
+    samples: (480 T,) int16.  features: (T, 196).  positions: (T,) the byte of text spoken.  phones: (T,).
     """
 
     samples: np.ndarray
     features: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     phones: np.ndarray
 
 
@@ -74,7 +74,7 @@ def framed(spoken: Spoken, rng: np.random.Generator) -> Frames:
     ends = np.array([sound.end for sound in spoken.sounds])
     phones = np.array([sound.phone for sound in spoken.sounds])
     sounding = np.minimum(np.searchsorted(ends, middles), len(ends) - 1)
-    spelled = np.array(places(spoken))[sounding]
+    spelled = np.array(positions_of(spoken))[sounding]
     return Frames(samples, np.concatenate(features, axis=1), spelled, phones[sounding])
 
 
@@ -106,7 +106,7 @@ def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.where((at >= 0) & (at < length), cycles[inside] % 1.0, np.nan)
 
 
-def places(spoken: Spoken) -> list[int]:
+def positions_of(spoken: Spoken) -> list[int]:
     """Find the byte of text that spells each sound; a pause has the end of the previous word."""
     found, begun, index, sounds = [], 0, 0, spoken.sounds
     while index < len(sounds):

@@ -59,8 +59,8 @@ def draw(spoken: dict[str, np.ndarray], sample_rate: int, path: Path) -> None:
     image = Image.new("RGB", (EDGE + WIDTH, height * len(spoken)), "white")
     pen = ImageDraw.Draw(image)
     longest = max(map(len, spoken.values()))
-    for place, (name, samples) in enumerate(spoken.items()):
-        top, columns = place * height, WIDTH * len(samples) // longest
+    for index, (name, samples) in enumerate(spoken.items()):
+        top, columns = index * height, WIDTH * len(samples) // longest
         wave = np.where(waveform(samples, columns, WAVE)[..., None] > 0, COLORS[1], (255, 255, 255))
         image.paste(Image.fromarray(wave.astype(np.uint8)), (EDGE, top))
         shades = spectrogram(samples, columns, SPECTRUM)

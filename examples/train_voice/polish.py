@@ -125,7 +125,7 @@ def train(
     clock, more = Clock(processes, minutes, spent), False
     saved = clock.spent
 
-    def keep() -> None:
+    def save_all() -> None:
         save(
             out,
             {
@@ -145,8 +145,8 @@ def train(
         for name, optimizer in steps.items():
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(rates[name], training.warmup, step, progress)
-        for kept, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
-            kept.copy_(drawn)
+        for held, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
+            held.copy_(drawn)
         parts = run()
         processes.average([p.grad for p in learned if p.grad is not None])
         for part in (contest.panel, contest.makers, contest.hearers):
@@ -162,10 +162,10 @@ def train(
                 f"pitch {pitch:.3f}, phase {phase:.3f}"
             )
         if processes.first and clock.spent - saved > 30:
-            keep()
+            save_all()
             saved = clock.spent
     if processes.first:
-        keep()
+        save_all()
     processes.say(f"polish: {step} steps, {out}")
 
 

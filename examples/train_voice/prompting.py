@@ -30,7 +30,7 @@ SHORTEST, LONGEST = 2.5, 3.5  # seconds of a prompt
 class Row(NamedTuple):
     """Result of one voice under one tag.
 
-    cosines, pitches: cosine with the prompt and pitch in Hz, of the continuation and both baselines.  kept:
+    cosines, pitches: cosine with the prompt and pitch in Hz, of the continuation and both baselines.  length:
     number of continuations whose pitch is nearer to the prompt's voice than to the other.
     """
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     cosines: tuple[float, float, float]
     pitches: tuple[float, float, float]
     word_error_rate: float
-    kept: int
+    length: int
     count: int
 
     def line(self) -> str:
@@ -47,7 +47,7 @@ class Row(NamedTuple):
         hertz, same_hertz, other_hertz = self.pitches
         return (
             f"{self.voice} as {self.tag}: cosine {ours:.3f} (same voice {same:.3f}, other {other:.3f}), "
-            f"pitch {hertz:.0f} Hz (same {same_hertz:.0f}, other {other_hertz:.0f}), kept {self.kept} of "
+            f"pitch {hertz:.0f} Hz (same {same_hertz:.0f}, other {other_hertz:.0f}), kept {self.length} of "
             f"{self.count}, WER {self.word_error_rate:.1f} %"
         )
 
@@ -92,7 +92,7 @@ def compared(
         (similarities(ours, prompts), similarities(same, prompts), similarities(other, prompts)),
         (median_pitch(ours), median_pitch(same), median_pitch(other)),
         word_error_rate(scores),
-        sum(bool(one.pitch) and (one.pitch > threshold) == high for one in ours),
+        sum(bool(our.pitch) and (our.pitch > threshold) == high for our in ours),
         len(ours),
     )
 

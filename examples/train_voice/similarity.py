@@ -50,18 +50,18 @@ def voiceprint(samples: np.ndarray) -> Voiceprint:
     return Voiceprint(np.concatenate([means - means.mean(), spreads - spreads.mean()]), pitch(samples))
 
 
-def similarity(one: Voiceprint, other: Voiceprint) -> float:
+def similarity(first: Voiceprint, other: Voiceprint) -> float:
     """Cosine of the two spectra, -1 to 1."""
-    sizes = np.linalg.norm(one.spectrum) * np.linalg.norm(other.spectrum)
-    return float(one.spectrum @ other.spectrum / max(sizes, 1e-12))
+    sizes = np.linalg.norm(first.spectrum) * np.linalg.norm(other.spectrum)
+    return float(first.spectrum @ other.spectrum / max(sizes, 1e-12))
 
 
-def similarities(ones: Sequence[Voiceprint], others: Sequence[Voiceprint]) -> float:
+def similarities(firsts: Sequence[Voiceprint], others: Sequence[Voiceprint]) -> float:
     """Mean similarity over pairs."""
-    return float(np.mean([similarity(one, other) for one, other in zip(ones, others, strict=True)]))
+    return float(np.mean([similarity(first, other) for first, other in zip(firsts, others, strict=True)]))
 
 
 def median_pitch(prints: Sequence[Voiceprint]) -> float:
     """Median pitch of voiced prints in Hz; 0 if there are none."""
-    found = [one.pitch for one in prints if one.pitch]
+    found = [own_print.pitch for own_print in prints if own_print.pitch]
     return float(np.median(found)) if found else 0.0

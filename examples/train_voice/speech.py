@@ -60,6 +60,6 @@ def wait_for_shards(folder: Path, count: int, patience: float = 600) -> list[str
     return names[:count]
 
 
-def joined(folder: Path, names: Sequence[str], kind: str) -> np.ndarray:
+def concatenated(folder: Path, names: Sequence[str], kind: str) -> np.ndarray:
     """Concatenate one array of several shards."""
     return np.concatenate([np.load(folder / f"{name}-{kind}.npy") for name in names])

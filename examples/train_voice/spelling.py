@@ -31,25 +31,25 @@ def letters_of(word: str, phones: tuple[int, ...]) -> tuple[int, ...]:
     best: list[list[tuple[float, int]]] = []
     for number, name in enumerate(names):
         row = []
-        for place, letter in enumerate(word):
+        for index, letter in enumerate(word):
             own = 0.0 if likely(name, letter) else UNLIKELY
             if number == 0:
-                row.append((own + skipped[place], 0))
+                row.append((own + skipped[index], 0))
                 continue
             costs = [
                 (
                     best[-1][before][0]
-                    + (skipped[place] - skipped[before + 1] if before < place else SHARED),
+                    + (skipped[index] - skipped[before + 1] if before < index else SHARED),
                     before,
                 )
-                for before in range(place + 1)
+                for before in range(index + 1)
             ]
             least, before = min(costs)
             row.append((own + least, before))
         best.append(row)
-    ends = [cost + skipped[-1] - skipped[place + 1] for place, (cost, _) in enumerate(best[-1])]
-    place, found = ends.index(min(ends)), []
+    ends = [cost + skipped[-1] - skipped[index + 1] for index, (cost, _) in enumerate(best[-1])]
+    index, found = ends.index(min(ends)), []
     for row in reversed(best):
-        found.append(place)
-        place = row[place][1]
+        found.append(index)
+        index = row[index][1]
     return tuple(reversed(found))

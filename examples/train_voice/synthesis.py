@@ -30,10 +30,10 @@ def reseed(seed: int) -> None:
     ctypes.CDLL(None).srand(seed)
 
 
-def voice_of(place: int, synthesis: Synthesis) -> int:
+def voice_of(index: int, synthesis: Synthesis) -> int:
     """Choose the voice: speakers alternate; at intervals, a voice only for the codec."""
-    heard = place % synthesis.heard_every == synthesis.heard_every - 1
-    return len(synthesis.voices) if heard and synthesis.heard else place % len(synthesis.voices)
+    heard = index % synthesis.heard_every == synthesis.heard_every - 1
+    return len(synthesis.voices) if heard and synthesis.heard else index % len(synthesis.voices)
 
 
 def shard(texts: list[str], synthesis: Synthesis, seed: int) -> Shard:
@@ -42,8 +42,8 @@ def shard(texts: list[str], synthesis: Synthesis, seed: int) -> Shard:
     rng = np.random.default_rng(seed)
     names = [*synthesis.voices, *synthesis.heard]
     said, voices, pieces = [], [], []
-    for place, text in enumerate(texts):
-        voice = voice_of(place, synthesis)
+    for index, text in enumerate(texts):
+        voice = voice_of(index, synthesis)
         frames = framed(speak(text, names[voice]), rng)
         if SHORTEST <= len(frames.features) <= LONGEST:
             said.append(text)

@@ -151,7 +151,7 @@ class Teacher(nn.Module):
         """
         layers = cast(list[DecoderLayer], self.network.model.decoder.layers)
         places = torch.arange(encoded.shape[1], device=encoded.device)
-        near = torch.exp(-(((places - where[:, :, None]) / GUIDE_WIDTH) ** 2) / 2)
+        weight = torch.exp(-(((places - where[:, :, None]) / GUIDE_WIDTH) ** 2) / 2)
         shares = []
         for index, x in zip(GUIDED_LAYERS, read, strict=False):
             layer = layers[index]
@@ -160,7 +160,7 @@ class Teacher(nn.Module):
             queries = split_heads(cross.q_proj(x), cross.head_dim)[:, 0]
             keys = cross.project(encoded, None)[0][:, 0]
             scores = (queries @ keys.transpose(1, 2)).float().masked_fill(~mask[:, 0], -torch.inf)
-            shares.append((scores.softmax(-1) * near).sum(-1))
+            shares.append((scores.softmax(-1) * weight).sum(-1))
         return torch.stack(shares)
 
     def forward(self, batch: Batch, guide_weight: Tensor | float) -> Losses:

@@ -37,7 +37,7 @@ DETERMINERS = [
     "each",
 ]
 PRONOUNS = ["I", "you", "we", "they", "he", "she", "it"]
-PLACES = [
+TOWNS = [
     "in",
     "on",
     "at",
@@ -175,13 +175,13 @@ def evaluation_fingerprints() -> set[str]:
 
 def write(path: Path, count: int, seed: int) -> None:
     """Write `count` sentences, one per line, without those of the evaluation."""
-    rng, kept_out = random.Random(seed), evaluation_fingerprints()
+    rng, held_out = random.Random(seed), evaluation_fingerprints()
     path.parent.mkdir(parents=True, exist_ok=True)
     written, unfinished = 0, path.with_suffix(".part")
     with unfinished.open("w") as file:
         while written < count:
             line = sentence(rng)
-            if len(line) <= LONGEST and fingerprint(line) not in kept_out:
+            if len(line) <= LONGEST and fingerprint(line) not in held_out:
                 file.write(line + "\n")
                 written += 1
     unfinished.rename(path)
@@ -217,7 +217,7 @@ SLOTS = {
     "a": _adjective,
     "d": _adverb,
     "np": noun_phrase,
-    "pp": lambda rng: f"{rng.choice(PLACES)} {noun_phrase(rng)}",
+    "pp": lambda rng: f"{rng.choice(TOWNS)} {noun_phrase(rng)}",
     "p": lambda rng: rng.choice(PRONOUNS),
     "name": lambda rng: rng.choice(v.NAMES),
     "num": number,

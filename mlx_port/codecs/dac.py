@@ -242,7 +242,7 @@ class Dac(nn.Module):
         """Decode codes without windows. (B, q, T) → (B, L)."""
         return self.decoder(self.quantizer.decode(codes))[..., 0]
 
-    def decode_piece(
+    def decode_window(
         self, codes: mx.array | np.ndarray, states: States | None, ends: Sequence[int | None] | None = None
     ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.

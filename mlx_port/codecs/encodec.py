@@ -239,9 +239,9 @@ class Encodec(nn.Module):
         hop, memory = self.hop_length, None
         pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
-            heard = samples[:, window.first * hop : window.stop * hop, None]
+            section = samples[:, window.first * hop : window.stop * hop, None]
             context = window.start - window.first
-            latents, memory = self.encoder.window(heard, context, memory, encode_tail(self.config))
+            latents, memory = self.encoder.window(section, context, memory, encode_tail(self.config))
             pieces.append(self.quantizer.encode(latents, n_codebooks))
             mx.eval(pieces[-1], memory)  # else thousands of steps stay in one graph
         return mx.concatenate(pieces, axis=2)

@@ -52,7 +52,7 @@ class CausalConv1d(nn.Module):
 
     def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
         if carried and self.padding:
-            return self.conv(carried.joined(x, self.padding))
+            return self.conv(carried.extended(x, self.padding))
         return self.conv(mx.pad(x, [(0, 0), (self.padding, -x.shape[1] % self.stride), (0, 0)]))
 
 
@@ -129,7 +129,7 @@ class Downsampling(nn.Module):
 
     def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
         """Read a piece; only the last one has a partial frame."""
-        known = (carried or Carried()).joined(x, STEPS, mx.repeat(x[:, :1], STEPS, axis=1))
+        known = (carried or Carried()).extended(x, STEPS, mx.repeat(x[:, :1], STEPS, axis=1))
         last = mx.repeat(known[:, -1:], -x.shape[1] % STEPS, axis=1)
         return self.conv(mx.concatenate([known, last], axis=1))
 
@@ -143,7 +143,7 @@ class DepthwiseConvTranspose1d(nn.Module):
 
     def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
         """Two products a sample: with the last frame and with the one before."""
-        earlier = (carried or Carried()).joined(x, 1)[:, :-1]
+        earlier = (carried or Carried()).extended(x, 1)[:, :-1]
         taps = self.weight[..., 0].T
         phases = [x * taps[i] + earlier * taps[i + STEPS] for i in range(STEPS)]
         return mx.flatten(mx.stack(phases, axis=2), 1, 2)
@@ -228,8 +228,8 @@ class MimiEncoder(nn.Module):
         hop, states = self.hop_length, None
         pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
-            heard = samples[:, window.first * hop : window.stop * hop, None]
-            steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
+            section = samples[:, window.first * hop : window.stop * hop, None]
+            steps = self.encoder(section)[:, STEPS * (window.start - window.first) :]
             carried = Carried(states)
             latents = self.downsample(self.encoder_transformer(steps, carried), carried)
             states = carried.after(steps.shape[1])
@@ -272,11 +272,11 @@ class Mimi(MimiEncoder):
         check_codebooks(self.config, codes.shape[1])
         pieces = [mx.zeros((codes.shape[0], 0), self.downsample.conv.weight.dtype)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, states = self.decode_piece(codes[:, :, start:stop], states)
+            samples, states = self.decode_window(codes[:, :, start:stop], states)
             pieces.append(samples)
         return mx.concatenate(pieces, axis=1)
 
-    def decode_piece(
+    def decode_window(
         self, codes: mx.array | np.ndarray, states: States | None
     ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.

@@ -11,12 +11,12 @@ import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
-from mlx_port.layers.carried import Carried, Places
+from mlx_port.layers.carried import Carried, StreamPositions
 from mlx_port.layers.norm import LayerNorm
 from mlx_port.layers.rope import rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
-from tts_core.nn.positions import stream_places
+from tts_core.nn.positions import stream_positions
 
 
 class LayerScale(nn.Module):
@@ -44,22 +44,22 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, key_rows, bias=False)
         self.o_proj = nn.Linear(rows, config.hidden_size, bias=False)
 
-    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
+    def __call__(self, x: mx.array, positions: StreamPositions, carried: Carried | None = None) -> mx.array:
         """Attend to x and to the keys before it."""
         projected = [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         q, k, v = (mx.unflatten(part, -1, (-1, self.head_dim)).swapaxes(1, 2) for part in projected)
-        q, k = rotate(q, places[:2]), rotate(k, places[:2])
+        q, k = rotate(q, positions[:2]), rotate(k, positions[:2])
         if carried:
             k, v = carried.appended(k, self.window - 1), carried.appended(v, self.window - 1)
-        y = scaled_dot_product_attention(q, k, v, places.mask, enable_gqa=True)
+        y = scaled_dot_product_attention(q, k, v, positions.mask, enable_gqa=True)
         return self.o_proj(mx.flatten(y.swapaxes(1, 2), 2))
 
-    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+    def positions(self, x: mx.array, carried: Carried | None = None) -> StreamPositions:
         """Find the steps of x, (B, T, D), in their streams."""
         carried = carried or Carried()
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
-        found = stream_places(carried.starts, x.shape[1], carried.held, **sizes)
-        return Places(*(mx.array(each) for each in found))
+        found = stream_positions(carried.starts, x.shape[1], carried.held, **sizes)
+        return StreamPositions(*(mx.array(item) for item in found))
 
 
 class FeedForward(nn.Module):
@@ -87,8 +87,8 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(config)
         self.mlp_layer_scale = LayerScale(width)
 
-    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+    def __call__(self, x: mx.array, positions: StreamPositions, carried: Carried | None = None) -> mx.array:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), positions, carried))
         return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
@@ -100,11 +100,11 @@ class Transformer(nn.Module):
         self.layers = [TransformerLayer(config) for _ in range(config.num_hidden_layers)]
 
     def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
-        places = self.places(x, carried)
+        positions = self.positions(x, carried)
         for layer in self.layers:
-            x = layer(x, places, carried)
+            x = layer(x, positions, carried)
         return x
 
-    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+    def positions(self, x: mx.array, carried: Carried | None = None) -> StreamPositions:
         """Find the steps of x, (B, T, D), in their streams."""
-        return self.layers[0].self_attn.places(x, carried)
+        return self.layers[0].self_attn.positions(x, carried)

@@ -17,7 +17,7 @@ from mlx_port.codecs.mimi import MimiEncoder
 from mlx_port.codecs.qwen3_decoder import Decoder
 from mlx_port.layers.carried import Carried, States, StreamState
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
+from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_windows
 from tts_core.nn.windows import Window
 
 
@@ -42,7 +42,7 @@ class Qwen3Codec(nn.Module):
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
         """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""
-        return self.decode_apart(codes, original_pieces(codes.shape[2]))
+        return self.decode_apart(codes, original_windows(codes.shape[2]))
 
     def decode_apart(self, codes: mx.array | np.ndarray, pieces: Sequence[Window]) -> mx.array:
         """Decode pieces, each without the state of those before, and join them. (B, Q, T) → (B, hop T)."""
@@ -52,11 +52,11 @@ class Qwen3Codec(nn.Module):
             states, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, states = self.decode_piece(cut, states)
+                samples, states = self.decode_window(cut, states)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return mx.concatenate(made, axis=1)
 
-    def decode_piece(
+    def decode_window(
         self, codes: mx.array | np.ndarray, states: States | None
     ) -> tuple[mx.array, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.

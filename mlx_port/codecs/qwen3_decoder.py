@@ -13,7 +13,7 @@ from mlx import nn
 from mlx_port.codecs.encodec import CausalConvTranspose1d
 from mlx_port.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
 from mlx_port.codecs.mimi_transformer import Attention, LayerScale
-from mlx_port.layers.carried import Carried, Places
+from mlx_port.layers.carried import Carried, StreamPositions
 from mlx_port.layers.feed_forward import FeedForward
 from mlx_port.layers.norm import LayerNorm, RMSNorm
 from mlx_port.layers.snake import LogSnake1d
@@ -40,8 +40,8 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
-    def __call__(self, x: mx.array, places: Places, carried: Carried | None = None) -> mx.array:
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+    def __call__(self, x: mx.array, positions: StreamPositions, carried: Carried | None = None) -> mx.array:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), positions, carried))
         return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
@@ -57,14 +57,14 @@ class Transformer(nn.Module):
 
     def __call__(self, x: mx.array, carried: Carried | None = None) -> mx.array:
         x = self.input_proj(x)
-        places = self.places(x, carried)
+        positions = self.positions(x, carried)
         for layer in self.layers:
-            x = layer(x, places, carried)
+            x = layer(x, positions, carried)
         return self.output_proj(self.norm(x))
 
-    def places(self, x: mx.array, carried: Carried | None = None) -> Places:
+    def positions(self, x: mx.array, carried: Carried | None = None) -> StreamPositions:
         """Find the frames of x, (B, T, D), in their streams."""
-        return self.layers[0].self_attn.places(x, carried)
+        return self.layers[0].self_attn.positions(x, carried)
 
 
 class ConvNeXtBlock(nn.Module):

@@ -58,15 +58,15 @@ class Remote:
         import soundfile
 
         body = {"model": "tts-1", "input": text, "voice": voice or "alloy", "response_format": "wav"}
-        sound = self._ask("POST", "speech", json=body | options)
+        sound = self._call("POST", "speech", json=body | options)
         samples, rate = soundfile.read(io.BytesIO(sound), dtype="float32")
         return samples, rate
 
     def voices(self) -> list[str]:
         """List the server's voices."""
-        return [each["id"] for each in json.loads(self._ask("GET", "voices"))["data"]]
+        return [load["id"] for load in json.loads(self._call("GET", "voices"))["data"]]
 
-    def _ask(self, method: str, route: str, **body: Any) -> bytes:
+    def _call(self, method: str, route: str, **body: Any) -> bytes:
         """Return the answer's body. Raises GenerationError with what the server said."""
         import httpx2  # pyright: ignore[reportMissingImports]
 
@@ -135,13 +135,13 @@ def _spoken(
     """Speak, write and play. The place is checked before; stdout is the protocol's, so '-' is refused."""
     if output == "-":
         raise GenerationError("output: stdout carries the protocol; give a file")
-    place = choose_output(output, None, play=play)
+    target = choose_output(output, None, play=play)
     if play:
         from mlx_port.commands.playback import Player, check_playback
 
         check_playback()
     samples, rate = speaker.speak(text, voice, options)
-    path = None if place is None else str(place.write(samples, rate).absolute())
+    path = None if target is None else str(target.write(samples, rate).absolute())
     if play:
         with Player(rate) as player:
             player.write(samples)

@@ -14,7 +14,7 @@ from mlx_port.commands.display import Display
 from mlx_port.commands.generate_flags import GenerateFlags
 from mlx_port.commands.output import STDOUT, Output, check_numbers
 from tts_core.errors import CancelledError, GenerationError, SpeechError
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 if TYPE_CHECKING:
     from tts_core.speaking.pipeline import Pipeline
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Collected:
-    """The result of a run. place: the file, "-" for stdout, None if the speech was only played.
+    """The result of a run. target: the file, "-" for stdout, None if the speech was only played.
 
     as_it_came: it was written or played part by part.
     """
 
     result: GenerationResult
-    place: Path | str | None
+    target: Path | str | None
     as_it_came: bool
 
 
@@ -36,14 +36,14 @@ def collect(
     pipeline: Pipeline, request: Any, flags: GenerateFlags, output: Output | None, display: Display
 ) -> Collected:
     """Run the generation to its end. With --stream, parts are written and played as they come."""
-    rate, place, player = pipeline.sample_rate, None, None
+    rate, target, player = pipeline.sample_rate, None, None
     sinks: list[Callable[[np.ndarray], object]] = []  # each takes the next samples, (L,) float32
     done: list[GenerationResult] = []
     with ExitStack() as stack:
         grows = as_it_comes(flags, output)
         if output is not None and grows:
-            place, sound = stack.enter_context(output.growing(rate))
-            stack.enter_context(_keeping(place, done))
+            target, sound = stack.enter_context(output.growing(rate))
+            stack.enter_context(_growing(target, done))
             sinks.append(sound.write)
         if flags.play:
             from mlx_port.commands.playback import Player
@@ -56,14 +56,14 @@ def collect(
                 sink(part.audio)
             done.append(part)
             display.add(part)
-        result = join(done)
+        result = merge(done)
         check_sound(result)
         display.end()
         if player is not None and not flags.stream:
             player.write(result.audio)
         if output is not None and not grows:
-            place = output.write(result.audio, rate)
-    return Collected(result, place, as_it_came=bool(sinks))
+            target = output.write(result.audio, rate)
+    return Collected(result, target, as_it_came=bool(sinks))
 
 
 def as_it_comes(flags: GenerateFlags, output: Output | None) -> bool:
@@ -72,17 +72,17 @@ def as_it_comes(flags: GenerateFlags, output: Output | None) -> bool:
 
 
 @contextmanager
-def _keeping(place: Path | str, done: list[GenerationResult]) -> Iterator[None]:
+def _growing(target: Path | str, done: list[GenerationResult]) -> Iterator[None]:
     """Name the file, and what it keeps, in the message of an error or of an interruption."""
     try:
         yield
     except (SpeechError, KeyboardInterrupt) as error:
-        if not done or place == STDOUT:
+        if not done or target == STDOUT:
             raise
-        kept = f"{place} keeps {sum(part.audio_seconds for part in done):.2f} s of speech"
+        written = f"{target} keeps {sum(part.audio_seconds for part in done):.2f} s of speech"
         if isinstance(error, KeyboardInterrupt):
-            raise CancelledError(f"interrupted; {kept}") from None
-        error.args = (f"{error}; {kept}",)
+            raise CancelledError(f"interrupted; {written}") from None
+        error.args = (f"{error}; {written}",)
         raise
 
 

@@ -36,7 +36,7 @@ class Display:
         """Name a stage that reports nothing by itself."""
         self.tell(Progress(stage, 0, self.request.seconds))
 
-    def plan(self, measure: Callable[[], float | None]) -> None:
+    def foresee(self, measure: Callable[[], float | None]) -> None:
         """Say how long a long text takes. measure: returns the seconds, if they can be measured."""
 
     def tell(self, now: Progress) -> None:
@@ -55,20 +55,20 @@ class _Shown(Display):
     def __init__(self, request: Any, stages: Mapping[str, str], *, lists: bool):
         super().__init__(request, stages)
         self.started = time.perf_counter()
-        self.planned, self.made = False, 0.0  # seconds of speech
+        self.is_foreseen, self.made = False, 0.0  # seconds of speech
         if len(request.pieces) > 1:
             self.say(f"{len(request.pieces)} pieces, about {request.seconds:.0f} s of speech")
         if lists:
             for number, text in enumerate(request.pacing.texts, start=1):
                 self.say(f"{number:>4}  {expected_seconds(text):5.1f} s  {text}")
 
-    def plan(self, measure: Callable[[], float | None]) -> None:
+    def foresee(self, measure: Callable[[], float | None]) -> None:
         """Measure if the text is long."""
         if len(self.request.pieces) > 1 and self.request.seconds >= LEAST_SECONDS:
             self.begin("measuring the speed")
             seconds = measure()
             if seconds is not None:
-                self.planned = True
+                self.is_foreseen = True
                 self.say(f"about {duration(seconds)} to compute, by a short measurement")
 
     def say(self, line: str) -> None:
@@ -78,9 +78,14 @@ class _Shown(Display):
     def add(self, part: GenerationResult) -> None:
         """Say by the first speech of a long text how long all of it takes, if nothing was measured."""
         self.made += part.audio_seconds
-        if self.planned or part.is_final_chunk or len(self.request.pieces) < 2 or self.made < FIRST_SECONDS:
+        if (
+            self.is_foreseen
+            or part.is_final_chunk
+            or len(self.request.pieces) < 2
+            or self.made < FIRST_SECONDS
+        ):
             return
-        self.planned = True
+        self.is_foreseen = True
         seconds = part.real_time_factor * self.request.seconds
         self.say(f"about {duration(seconds)} to compute, by the first {self.made:.1f} s of it")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tts_core.config import Configs
     from tts_core.memory.footprint import Footprint
 
-NOTHING = (
+NO_PARTS = (
     "Nothing was measured for this checkpoint at these bits; `mlx-port verify` compares its layers, "
     "`mlx-port judge --bits` its words."
 )
@@ -37,7 +37,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 
 
 @click.command()
-@click.argument("place", metavar="[SRC]", required=False)
+@click.argument("source", metavar="[SRC]", required=False)
 @click.option("--model", metavar="SRC", help="SRC by a flag.")
 @click.option(
     "--codec", metavar="SRC", help="Codec, if SRC does not contain it.  [default: the published one]"
@@ -80,7 +80,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def estimate(
-    place: str | None,
+    source: str | None,
     model: str | None,
     codec: str | None,
     text: str | None,
@@ -103,9 +103,9 @@ def estimate(
     from tts_core.memory import computer
     from tts_core.memory.machine import BACKENDS, Machine
 
-    if place is not None and model is not None:
+    if source is not None and model is not None:
         raise UsageError("SRC: given twice; leave SRC or --model out")
-    model = place if model is None else model
+    model = source if model is None else model
     how_many = {"--q-bits": q_bits, "--q-group-size": q_group_size, "--q-mode": q_mode}
     if not quantize and (given := [flag for flag, value in how_many.items() if value]):
         raise UsageError(f"{', '.join(given)}: only with -q")
@@ -140,7 +140,7 @@ def estimate(
     else:
         texts = "a text" if batch == 1 else f"{batch} texts"
         above = f"MB at the peak of {texts} of {job.frames / plan.frame_rate(found.configs):.1f} s of speech"
-        of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NOTHING]
+        of_it = [one_line(f"{heading[3:]}: {line}") for line, heading in measured.items()] or [NO_PARTS]
         shown = [above, "", *table(needed), "", *notes(needed, formats, computer.free_bytes()), "", *of_it]
         click.echo(lines("\n".join(shown)))
 
@@ -237,12 +237,12 @@ def notes(needed: Mapping[str, Footprint], formats: Mapping[str, int], free: int
     from tts_core.memory.footprint import MEASURED
 
     known = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in formats.items())
-    one, *_ = needed.values()
+    footprint, *_ = needed.values()
     where = "; ".join(f"{backend}: {MEASURED.get(backend, 'not measured')}" for backend in needed)
     found = [
         f"weights: {known} (quantized in MLX only)",
         "libraries: workspaces and caches of BLAS and convolutions",
-        f"row: keys, values and states of streams; a minute of speech takes {one.minute / 1e6:,.0f}",
+        f"row: keys, values and states of streams; a minute of speech takes {footprint.minute / 1e6:,.0f}",
         "work: the most that prompts, steps and codec take beside it; the codec runs after the steps, on "
         "torch-cuda beside them",
         f"work was measured on: {where}",

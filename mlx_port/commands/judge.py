@@ -78,7 +78,7 @@ def judge(
     """Judge recordings: SOURCE is a manifest (JSON lines), a folder that batch wrote, a folder of
     recordings, or one sound file."""
     from mlx_port.commands.judge_page import page
-    from tts_core.audio.files import check_place
+    from tts_core.audio.files import check_target
     from tts_core.judges.judging import judged, measures, summaries
     from tts_core.judges.rows import read_rows
     from tts_core.judges.wheels import install
@@ -93,7 +93,7 @@ def judge(
         if source is not None or html_file is not None:
             raise UsageError("--bits: speaks its own sentences; leave SOURCE and --html out")
         if json_file is not None:
-            check_place("--json", json_file, [".json"])
+            check_target("--json", json_file, [".json"])
         from mlx_port.commands.judge_bits import judge_bits
 
         rates = judge_bits(model, bits.split(","), measures(whisper)["words"], ref_audio, text)
@@ -104,26 +104,26 @@ def judge(
         raise UsageError("SOURCE is missing; give a manifest, a folder or a sound file, or --install")
     every = measures(whisper)
     chosen = []
-    asked = list(dict.fromkeys(names.split(",")))
-    for name in asked:
+    wanted = list(dict.fromkeys(names.split(",")))
+    for name in wanted:
         if name not in every:
             raise UsageError(f"--measures: {name!r} is none of {', '.join(every)}")
         chosen.append(every[name])
-    unheard = [name for name in asked if name in ENGLISH]
-    if unheard and language.lower() not in ("english", "en"):
+    english = [name for name in wanted if name in ENGLISH]
+    if english and language.lower() not in ("english", "en"):
         raise UsageError(
-            f"--language {language}: {', '.join(unheard)} cannot be measured, the judges hear English only; "
+            f"--language {language}: {', '.join(english)} cannot be measured, the judges hear English only; "
             "give --measures likeness,silence"
         )
     for flag, path, suffix in (("--json", json_file, ".json"), ("--html", html_file, ".html")):
         if path is not None:
-            check_place(flag, path, [suffix])
+            check_target(flag, path, [suffix])
     rows = read_rows(source, text, ref_audio)
     without = [
-        name for name in asked if name in NEEDS and not any(getattr(row, NEEDS[name][0]) for row in rows)
+        name for name in wanted if name in NEEDS and not any(getattr(row, NEEDS[name][0]) for row in rows)
     ]
     lacking = [f"{name} cannot be measured: {NEEDS[name][1]}" for name in without]
-    if len(without) == len(asked):
+    if len(without) == len(wanted):
         raise UsageError(f"--measures: {'; '.join(lacking)}")
     judges = [measure.build() for measure in chosen]
     for line in lacking:
@@ -143,22 +143,23 @@ def table(found: Sequence[Judged], sums: Sequence[Summary]) -> str:
     """Format the sums, and the reasons of rows without figures."""
     head = "1 recording" if len(found) == 1 else f"{len(found)} recordings"
     body = [
-        f"{one.figure:18} {one.value:8.3f}  {one.interval:18}  {one.rows:5d}  {one.judge}" for one in sums
+        f"{own_sum.figure:18} {own_sum.value:8.3f}  {own_sum.interval:18}  {own_sum.rows:5d}  {own_sum.judge}"
+        for own_sum in sums
     ]
-    return "\n".join([head, *body, *(f"{one.row.name}: {one.error}" for one in found if one.error)])
+    return "\n".join([head, *body, *(f"{item.row.name}: {item.error}" for item in found if item.error)])
 
 
 def facts(found: Sequence[Judged], sums: Sequence[Summary]) -> dict[str, Any]:
     """All figures as JSON values."""
     return {
-        "sum": [one._asdict() for one in sums],
+        "sum": [own_sum._asdict() for own_sum in sums],
         "rows": [
             {
-                "name": one.row.name,
-                "text": one.row.text,
-                **one.figures,
-                **({"error": one.error} if one.error else {}),
+                "name": item.row.name,
+                "text": item.row.text,
+                **item.figures,
+                **({"error": item.error} if item.error else {}),
             }
-            for one in found
+            for item in found
         ],
     }

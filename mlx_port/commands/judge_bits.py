@@ -11,7 +11,7 @@ from typing import Any
 import click
 import mlx.core as mx
 
-from mlx_port.commands.bench.cases import Case, Subject, choose_subject, plan
+from mlx_port.commands.bench.cases import Case, Subject, choose_subject, fitting
 from mlx_port.commands.bench.measure import load
 from tts_core import models
 from tts_core.audio.files import write_audio
@@ -35,7 +35,7 @@ def judge_bits(
     recording, transcript: of the voice, for a model that needs one.
     Raises UsageError, or ResourceError if none of the sizes fits in memory.
     """
-    if wrong := [each for each in bits if each not in BITS]:
+    if wrong := [bit for bit in bits if bit not in BITS]:
         raise UsageError(f"--bits: {wrong[0]!r} is none of {', '.join(BITS)}")
     judge = words.build()  # one that is not installed costs no speech
     subject, said = choose_subject(model, None), sentences()
@@ -43,7 +43,7 @@ def judge_bits(
         raise UsageError(f"--ref-audio: {subject.name} needs a recording of a voice")
     prompt = None if recording is None else Prompt.from_file(recording, transcript)
     longest, found, shown = max(said, key=len), [], []
-    for case in plan(subject, longest, MOST_SECONDS, batch=[BATCH], dtypes=None, bits=bits):
+    for case in fitting(subject, longest, MOST_SECONDS, batch=[BATCH], dtypes=None, bits=bits):
         form = {"bits": case.bits, "dtype": case.dtype}
         if case.refused is not None:
             click.echo(lines(f"{case.bits} bits, {case.dtype}: {case.refused}"))
@@ -65,13 +65,13 @@ def _note_in_card(folder: Path, shown: Sequence[str]) -> None:
     from converters.card import JUDGED, add_measurements, measurements
 
     again = {line.partition(":")[0] for line in shown}
-    kept = [
+    others = [
         line
         for line, heading in measurements(folder).items()
         if heading == JUDGED and line.partition(":")[0] not in again
     ]
     try:
-        add_measurements(folder, [*kept, *shown], JUDGED)
+        add_measurements(folder, [*others, *shown], JUDGED)
     except OSError as error:
         click.echo(one_line(f"{folder}: its model card was not changed ({error})"), err=True)
 
@@ -86,11 +86,11 @@ def _spoken(
         texts = said[start : start + BATCH]
         seeds = list(range(start, start + len(texts)))
         prompts = None if prompt is None else [prompt] * len(texts)
-        for seed, one in zip(
+        for seed, item in zip(
             seeds, pipeline.generate_batch(texts, prompts=prompts, seed=seeds, **how), strict=True
         ):
             path = folder / f"{seed}.wav"
-            write_audio(path, one.audio, one.sample_rate)
+            write_audio(path, item.audio, item.sample_rate)
             rows.append(RecordingRow(path.name, path, said[seed]))
     del pipeline
     gc.collect()

@@ -18,7 +18,7 @@ def page(title: str, found: Sequence[Judged], lines: Sequence[Summary]) -> str:
     """Build the document."""
     plots = "".join(_histogram(line, found) for line in lines)
     failed = "".join(
-        f'<li class="fail">{escape(one.row.name)}: {escape(one.error)}</li>' for one in found if one.error
+        f'<li class="fail">{escape(item.row.name)}: {escape(item.error)}</li>' for item in found if item.error
     )
     body = (
         f"<h1>{escape(title)}: {counted(len(found), 'recording')}</h1>{_sums(lines)}<ul>{failed}</ul>{plots}"
@@ -36,23 +36,26 @@ def _sums(lines: Sequence[Summary]) -> str:
 
 
 def _rows(found: Sequence[Judged]) -> str:
-    names = list(dict.fromkeys(name for one in found for name in one.figures))
+    names = list(dict.fromkeys(name for item in found for name in item.figures))
     body = [
-        (escape(one.row.name), *(f"{one.figures[name]:.3f}" if name in one.figures else "" for name in names))
-        for one in found
+        (
+            escape(item.row.name),
+            *(f"{item.figures[name]:.3f}" if name in item.figures else "" for name in names),
+        )
+        for item in found
     ]
     return table(("recording", *names), body)
 
 
 def _histogram(line: Summary, found: Sequence[Judged]) -> str:
-    values = [one.figures[line.figure] for one in found if line.figure in one.figures]
+    values = [item.figures[line.figure] for item in found if line.figure in item.figures]
     counts, edges = np.histogram(values, bins=BINS)
     step, top = WIDTH / BINS, max(1, int(counts.max()))
     bars = "".join(
-        f'<rect x="{place * step:.1f}" y="{HEIGHT * (1 - count / top):.1f}" width="{step - 1:.1f}" '
-        f'height="{HEIGHT * count / top:.1f}"><title>{edges[place]:.3f} to {edges[place + 1]:.3f}: {count}'
+        f'<rect x="{index * step:.1f}" y="{HEIGHT * (1 - count / top):.1f}" width="{step - 1:.1f}" '
+        f'height="{HEIGHT * count / top:.1f}"><title>{edges[index]:.3f} to {edges[index + 1]:.3f}: {count}'
         "</title></rect>"
-        for place, count in enumerate(counts.tolist())
+        for index, count in enumerate(counts.tolist())
     )
     ends = (
         f'<text x="0" y="{HEIGHT + 14}">{edges[0]:.3f}</text>'

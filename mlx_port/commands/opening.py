@@ -33,7 +33,7 @@ def choose_options(model: str, given: Mapping[str, Any]) -> Any:
     known = {field.name: info(field) for field in fields(kind)}
     for name in given:
         if name not in known:
-            own = ", ".join(each.flags[0] for each in known.values() if each.flags)
+            own = ", ".join(entry.flags[0] for entry in known.values() if entry.flags)
             flag = _flag(name)
             raise UsageError(f"{flag}: {model} takes no {flag}; it takes {own}")
     return kind(**{name: None if value == known[name].unset else value for name, value in given.items()})
@@ -94,14 +94,14 @@ def on_this_machine(model: str | None, loading: Loading) -> tuple[str | None, Lo
             raise not_there(
                 "model", folder, "give a folder that convert-weights wrote, a hub id, or leave --model out"
             )
-    place = _side(loading.backend, "from_hub").local_folder(
+    local = _side(loading.backend, "from_hub").local_folder(
         folder if folder.exists() else model,
         dtype=loading.dtype,
         bits=loading.bits,
         revision=loading.revision,
         offline=loading.offline,
     )
-    return str(place), replace(loading, bits=None, revision=None)
+    return str(local), replace(loading, bits=None, revision=None)
 
 
 def open_model(model: str | None, loading: Loading) -> Opened:

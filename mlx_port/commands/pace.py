@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tts_core.errors import CancelledError, SpeechError
-from tts_core.results import join
+from tts_core.results import merge
 
 if TYPE_CHECKING:
     from tts_core.speaking.pipeline import Pipeline
@@ -38,7 +38,7 @@ def seconds_to_compute(pipeline: Pipeline, ask: Callable[[str], Any], seconds: f
     """
     try:
         list(pipeline.speak(ask(WARM_UP)))
-        factor = join(list(pipeline.speak(ask(TIMED)))).real_time_factor
+        factor = merge(list(pipeline.speak(ask(TIMED)))).real_time_factor
     except CancelledError:
         raise
     except SpeechError:

@@ -34,21 +34,21 @@ class Player:
     """Player of pieces, in order, on its own thread; leaving the `with` block waits for the last sound."""
 
     def __init__(self, sample_rate: int):
-        self._pieces: queue.Queue[np.ndarray | None] = queue.Queue()
+        self._parts: queue.Queue[np.ndarray | None] = queue.Queue()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._play, args=(sample_rate,), daemon=True)
         self._thread.start()
 
     def write(self, samples: np.ndarray) -> None:
         """Append (L,) float32 samples; returns at once."""
-        self._pieces.put(samples)
+        self._parts.put(samples)
 
     def _play(self, sample_rate: int) -> None:
         import sounddevice  # pyright: ignore[reportMissingImports]
 
         try:
             with sounddevice.OutputStream(samplerate=sample_rate, channels=1, dtype="float32") as device:
-                while (samples := self._pieces.get()) is not None:
+                while (samples := self._parts.get()) is not None:
                     device.write(np.ascontiguousarray(samples[:, None]))
         except sounddevice.PortAudioError as error:
             self._error = error
@@ -61,7 +61,7 @@ class Player:
     ) -> None:
         if kind is not None:
             return  # the thread is a daemon: an interruption is silent at once
-        self._pieces.put(None)
+        self._parts.put(None)
         self._thread.join()
         if self._error is not None:
             raise GenerationError(f"play: the device failed ({self._error}); use --output")

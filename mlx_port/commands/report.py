@@ -21,7 +21,7 @@ def report(spoken: Collected, flags: GenerateFlags, notes: Sequence[str], *, pre
     precision: of the codec's decoder, as the model was opened.
     Goes to stderr if stdout takes the speech.
     """
-    aside = spoken.place == STDOUT
+    aside = spoken.target == STDOUT
     if flags.as_json:
         facts = _facts(spoken, flags, precision) | {"notes": list(notes)}
         click.echo(json_text(facts, indent=None), err=aside)
@@ -48,7 +48,7 @@ def _lines(spoken: Collected, flags: GenerateFlags) -> list[str]:
 
 
 def _where(spoken: Collected) -> str | None:
-    return "stdout" if spoken.place == STDOUT else spoken.place and str(spoken.place)
+    return "stdout" if spoken.target == STDOUT else spoken.target and str(spoken.target)
 
 
 def _facts(spoken: Collected, flags: GenerateFlags, precision: str) -> dict[str, Any]:

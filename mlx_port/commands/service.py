@@ -15,7 +15,14 @@ from tts_core.printable import lines
 LABEL = "org.mlx-port.serve"
 FOLDERS = ("--model", "--voices")  # flags of serve whose value may be a folder
 # a service manager starts the server without the variables of a shell
-KEPT = ("HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "XDG_CACHE_HOME", "XDG_DATA_HOME", "MLX_PORT_API_KEY")
+PASSED_ON = (
+    "HF_HOME",
+    "HF_ENDPOINT",
+    "HF_HUB_OFFLINE",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "MLX_PORT_API_KEY",
+)
 DRAIN = 40  # seconds until the server is killed; `serve --drain` is 30
 UNIT = """\
 [Unit]
@@ -55,32 +62,32 @@ def install(flags: tuple[str, ...], dry_run: bool) -> None:
     given = serve.make_context("serve", [*flags]).params
     read_settings({name: value for name, value in given.items() if name != "quiet"})  # refuses as serve does
     command = [*program(), "serve", *absolute(flags)]
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    for word in (*command, *kept.values()):
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    for word in (*command, *environment.values()):
         if not word.isprintable():
             raise UsageError(f"service: {word!r} contains a control character; leave it out")
-    written = plist(command, kept) if is_mac() else unit(command, kept)
+    written = plist(command, environment) if is_mac() else unit(command, environment)
     if dry_run:
         click.echo(lines(written.rstrip("\n")))
         return
-    place = service_file()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_name(f".{place.name}.{os.getpid()}")
+    path = service_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.touch(mode=0o600)
     fresh.write_text(written, encoding="utf-8")
-    os.replace(fresh, place)
-    click.echo(lines(f"{place}: written; start it now and at every login:\n  {start(place)}"))
+    os.replace(fresh, path)
+    click.echo(lines(f"{path}: written; start it now and at every login:\n  {start(path)}"))
 
 
 @service.command()
 def uninstall() -> None:
     """Remove the service's file, and print the command that stops a server that runs."""
-    place = service_file()
-    if not place.exists():
-        raise NotFoundError(f"service: {place} does not exist; nothing is installed")
-    place.unlink()
-    (place.parent / "default.target.wants" / place.name).unlink(missing_ok=True)  # of systemctl enable
-    click.echo(lines(f"{place}: removed; a server that still runs ends with:\n  {stop()}"))
+    path = service_file()
+    if not path.exists():
+        raise NotFoundError(f"service: {path} does not exist; nothing is installed")
+    path.unlink()
+    (path.parent / "default.target.wants" / path.name).unlink(missing_ok=True)  # of systemctl enable
+    click.echo(lines(f"{path}: removed; a server that still runs ends with:\n  {stop()}"))
 
 
 def is_mac() -> bool:
@@ -100,10 +107,10 @@ def service_file() -> Path:
     return Path(config, "systemd/user/mlx-port.service")
 
 
-def start(place: Path) -> str:
-    """Write the command that starts the service now and at every login. place: its file."""
+def start(path: Path) -> str:
+    """Write the command that starts the service now and at every login. path: its file."""
     if is_mac():
-        return f"launchctl bootstrap gui/{os.getuid()} {shlex.quote(str(place))}"
+        return f"launchctl bootstrap gui/{os.getuid()} {shlex.quote(str(path))}"
     return "systemctl --user daemon-reload && systemctl --user enable --now mlx-port"
 
 

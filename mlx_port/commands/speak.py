@@ -50,29 +50,29 @@ def speak(flags: GenerateFlags) -> None:
         check_no_file(flags.text)
         text = as_utf8("text", flags.text)
     check_options(flags.model, flags.options)
-    place, loading = on_this_machine(flags.model, flags.loading)
+    folder, loading = on_this_machine(flags.model, flags.loading)
     if flags.check:
-        check_hashes(place)
-    parts = open_model(place, loading)
+        check_hashes(folder)
+    parts = open_model(folder, loading)
     name = str(parts.model)
     model, options = MODELS[name].of(parts.configs), choose_options(name, flags.options)
     if own := choose_voice(flags, model):
         options = replace(options, voice=own)
     facts = model.code().facts(parts.configs, parts.documents)
     prompt = None if own else read_prompt(flags, model)
-    asked = facts.request(text, options, prompt)
+    request = facts.request(text, options, prompt)
     if output is not None:
-        output.check_space(asked.seconds)
-    with open_display(asked, model.stages, flags) as display:
+        output.check_space(request.seconds)
+    with open_display(request, model.stages, flags) as display:
         display.begin("loading the model")
         pipeline = load_pipeline(parts, flags.loading.backend)
         if not as_it_comes(flags, output):  # a listener would wait for the measurement
             like = partial(facts.request, options=options, prompt=prompt)
-            display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))
-        spoken = collect(pipeline, asked, flags, output, display)
+            display.foresee(partial(seconds_to_compute, pipeline, like, request.seconds))
+        spoken = collect(pipeline, request, flags, output, display)
     if captions is not None:
         save_captions(spoken, captions)
-    report(spoken, flags, asked.notes, precision=parts.codec_precision)
+    report(spoken, flags, request.notes, precision=parts.codec_precision)
 
 
 def save_captions(spoken: Collected, path: Path) -> None:
@@ -80,8 +80,8 @@ def save_captions(spoken: Collected, path: Path) -> None:
     try:
         spoken.result.captions().save(path)
     except ResourceError as error:
-        if spoken.place is not None:
-            error.args = (f"{error}; the speech is in {spoken.place}",)
+        if spoken.target is not None:
+            error.args = (f"{error}; the speech is in {spoken.target}",)
         raise
 
 

@@ -65,7 +65,7 @@ def add(
     if not texts:
         from tts_core.models import MODELS
 
-        needing = [each.title for each in MODELS.values() if each.transcript == "needed"]
+        needing = [model.title for model in MODELS.values() if model.transcript == "needed"]
         click.echo(one_line(f"no transcript, which {' and '.join(needing)} need: give --text"), err=True)
     _remark()
 
@@ -100,10 +100,10 @@ def remove(name: str) -> None:
 def _remark() -> None:
     """Say that the model of commands without --model takes none of them."""
     from tts_core.files.json_object import read_json
-    from tts_core.models import only
+    from tts_core.models import only_speakers
     from tts_core.voice.embedded import DIA
 
-    why = only(read_json(DIA / "config.json", 1 << 20)["own_speakers"])
+    why = only_speakers(read_json(DIA / "config.json", 1 << 20)["own_speakers"])
     click.echo(one_line(f"the embedded voice takes no recording, give --model: {why}"), err=True)
 
 

@@ -45,10 +45,10 @@ class Dia2Decoder(BatchDecoder):
         self.network, self.host = network, Host(network.transformer.norm)
         config = network.config
         self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
-        self.nothing = mx.array([config.text_zero_id, config.text_pad_id])
+        self.empty = mx.array([config.text_zero_id, config.text_pad_id])
         self.fused = fused(network)
         self.drawings: dict[Dia2Samplers, Dia2Drawing] = {}
-        self.settings = [TextSettings(each, self.host) for each in (SAMPLER, FIRST_STREAM, SAMPLER)]
+        self.settings = [TextSettings(item, self.host) for item in (SAMPLER, FIRST_STREAM, SAMPLER)]
 
     def read(self, texts: Sequence[Dia2Inputs]) -> list[TextRead]:
         """Read the steps of prefixes."""
@@ -58,7 +58,7 @@ class Dia2Decoder(BatchDecoder):
         if packed.total:
             before = np.concatenate([text.before for text in texts if text.positions])
             tokens = mx.repeat(self.host.to_device(before)[None], rows, axis=0)
-            tokens[1:, :, :2] = self.nothing
+            tokens[1:, :, :2] = self.empty
             with sequences_apart(transformer, packed):
                 transformer(tokens, caches[0].length, caches)
         empty = mx.zeros((rows, stack.num_key_value_heads, 0, stack.head_dim), self.fused.kind)
@@ -69,14 +69,14 @@ class Dia2Decoder(BatchDecoder):
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> mx.array:
         """Run the transformer. → (R, D) after the last norm."""
-        copies, texts = len(at.places) // len(given), len(given)
+        copies, texts = len(at.on_host) // len(given), len(given)
         angles, host = np.tile(given[:, 0], copies), np.tile(given[:, 1:], (copies, 1))
         host[texts:, :2] = self.network.config.text_zero_id, self.network.config.text_pad_id
         tokens = self.host.to_device(host)
         if (host < 0).any():
             codes = mx.broadcast_to(state.codes[None], (copies, *state.codes.shape)).flatten(0, 1)
             tokens = mx.where(tokens < 0, mx.pad(codes, [(0, 0), (2, 0)]), tokens)
-        return self.fused.hidden(tokens, angles, at.places, caches, texts=texts)
+        return self.fused.hidden(tokens, angles, at.on_host, caches, texts=texts)
 
     def act(self, made: mx.array, state: Dia2State, draws: Draws, uniform: mx.array) -> mx.array:
         """Choose an action for each text. → (N,), -1 where logits were not all finite."""
@@ -93,20 +93,21 @@ class Dia2Decoder(BatchDecoder):
 
     def _drawing(self, draws: Draws) -> tuple[Dia2Drawing, Dia2Settings]:
         """Return draws for these texts, compiled once for their samplers, and settings."""
-        actions, codes = ([one.numbers[which] for one in draws.settings] for which in range(2))
+        actions, codes = ([setting.numbers[which] for setting in draws.settings] for which in range(2))
         action, first, others = (
-            each.of(numbers) for each, numbers in zip(self.settings, (actions, codes, codes), strict=True)
+            setting.of(numbers)
+            for setting, numbers in zip(self.settings, (actions, codes, codes), strict=True)
         )
         samplers = Dia2Samplers(action[0], first[0], others[0])
         if samplers not in self.drawings:
             self.drawings[samplers] = Dia2Drawing(self.fused, samplers)
-        guided = self.host.to_device(np.array([[one.is_guided] for one in draws.settings]))
+        guided = self.host.to_device(np.array([[setting.is_guided] for setting in draws.settings]))
         return self.drawings[samplers], Dia2Settings(action[1], others[1], guided)
 
 
-def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
-    """Open a running batch of at most `texts` texts that read at most `room` steps."""
-    return RunningBatch(Dia2Decoder(network), texts=texts, room=room)
+def make_slots(network: Dia2, *, texts: int, capacity: int, **bounds: bool) -> RunningBatch:
+    """Open a running batch of at most `texts` texts that read at most `capacity` steps."""
+    return RunningBatch(Dia2Decoder(network), texts=texts, capacity=capacity)
 
 
 def fault(network: Dia2, tokens: mx.array, text: tuple[int, int]) -> GenerationError:
@@ -120,7 +121,7 @@ def fault(network: Dia2, tokens: mx.array, text: tuple[int, int]) -> GenerationE
         hidden = transformer(tokens[None], 0, transformer.new_cache())[:, -1]
         transformer.actions(hidden)
         previous = mx.minimum(transformer.codes(hidden).argmax(axis=-1), depformer.codebook_size - 1)
-        main, second = (mx.array([each]) for each in text)
+        main, second = (mx.array([part]) for part in text)
         cache = depformer.new_cache()
         for stage in range(len(depformer.stage_sets)):
             previous = depformer(stage, hidden, previous, (main, second), cache).argmax(axis=-1)

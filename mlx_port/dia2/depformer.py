@@ -31,13 +31,16 @@ class ScheduledAttention(nn.Module):
         self.q_norm = RMSNorm(stack.head_dim, config.norm_eps)
         self.k_norm = RMSNorm(stack.head_dim, config.norm_eps)
 
-    def __call__(self, x: mx.array, place: int, rotation: Rotation | None, cache: KeyValueCache) -> mx.array:
-        """place: of the set of projections."""
+    def __call__(
+        self, x: mx.array, weights: int, rotation: Rotation | None, cache: KeyValueCache
+    ) -> mx.array:
+        """weights: of the set of projections."""
         queries, keys, values = (
-            split_heads(part, self.head_dim) for part in mx.split(project(self.in_proj[place], x), 3, axis=-1)
+            split_heads(part, self.head_dim)
+            for part in mx.split(project(self.in_proj[weights], x), 3, axis=-1)
         )
         attended = attend(self.q_norm(queries), self.k_norm(keys), values, rotation, cache)
-        return project(self.out_proj[place], attended)
+        return project(self.out_proj[weights], attended)
 
 
 class DepformerLayer(nn.Module):
@@ -54,8 +57,10 @@ class DepformerLayer(nn.Module):
         self.post_norm = RMSNorm(width, config.norm_eps)
         self.mlp = MLP(config.depformer)
 
-    def __call__(self, x: mx.array, place: int, rotation: Rotation | None, cache: KeyValueCache) -> mx.array:
-        x = x + self.self_attention(self.pre_norm(x), place, rotation, cache)
+    def __call__(
+        self, x: mx.array, weights: int, rotation: Rotation | None, cache: KeyValueCache
+    ) -> mx.array:
+        x = x + self.self_attention(self.pre_norm(x), weights, rotation, cache)
         return x + self.mlp(self.post_norm(x))
 
 
@@ -90,8 +95,8 @@ class Depformer(nn.Module):
         self, stage: int, hidden: mx.array, previous: mx.array, text: tuple[mx.array, mx.array]
     ) -> mx.array:
         """Compute a stage's input. (B, D), ids (B,), the step's new text ids (B,) twice → (B, 1, E)."""
-        place = self.stage_sets[stage]
-        x = project(self.depformer_in[place], hidden)
+        weights = self.stage_sets[stage]
+        x = project(self.depformer_in[weights], hidden)
         read = self.audio_embeds[stage](previous).astype(x.dtype)
         if stage == 0 and self.text_embed is not None:
             read = read + self.text_embed(*text).astype(x.dtype)

@@ -11,8 +11,8 @@ from mlx_port.dia2.decoder import fault, make_slots
 from mlx_port.host import Host
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded
-from mlx_port.steps.dia2.fused import fused, join
-from mlx_port.steps.kept import try_kernels
+from mlx_port.steps.dia2.fused import concatenate_weights, fused
+from mlx_port.steps.forms import try_kernels
 from tts_core.dia2 import pipeline
 from tts_core.dia2.net import Dia2Net
 from tts_core.models import NONE, Documents
@@ -25,7 +25,7 @@ class Dia2Pipeline(Loaded, pipeline.Dia2Pipeline):
 def compose(networks: Mapping[str, Any], documents: Documents = NONE) -> Dia2Pipeline:
     """Build the pipeline of loaded networks, with the texts of the parts that have some; both by kind."""
     network = networks["dia2"]
-    join(network)
+    concatenate_weights(network)
     host = Host(network.transformer.text_embed.embedding)
     try_kernels(lambda: fused(network))
     heads = networks["mimi"].config

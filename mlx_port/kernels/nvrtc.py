@@ -63,10 +63,10 @@ def text(
     sizes, shapes = list[str](), list[str]()
     for array, _, dimensions in inputs:
         own = [f"{array}_size{at}" for at in range(dimensions)]
-        sizes += [f"const int {one}" for one in own]
+        sizes += [f"const int {item}" for item in own]
         shapes += [f"  const int {array}_shape[] = {{{', '.join(own)}}};"]
     head = ",\n    ".join((*arrays, *sizes))
-    constants = [_constant(*one) for one in template]
+    constants = [_constant(*item) for item in template]
     return "\n".join(
         (HEADER, f'extern "C" __global__ void {name}(\n    {head}) {{', *shapes, *constants, body, "}")
     )

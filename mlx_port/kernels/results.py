@@ -31,7 +31,7 @@ def known(trial: Callable[..., bool], variant: tuple[Any, ...]) -> bool | None:
     return _read().get(_key(trial, variant))
 
 
-def keep(trial: Callable[..., bool], variant: tuple[Any, ...], passed: bool) -> None:
+def record(trial: Callable[..., bool], variant: tuple[Any, ...], passed: bool) -> None:
     """Note a result. A folder that cannot be written keeps none."""
     results = _read()
     results[_key(trial, variant)] = passed
@@ -66,7 +66,7 @@ def _read() -> dict[str, bool]:
 def _key(trial: Callable[..., bool], variant: tuple[Any, ...]) -> str:
     """Name a trial; a changed text of its kernel, or another way to compile it, is another one."""
     texts = (getattr(sys.modules.get(name), "__file__", None) for name in (trial.__module__, *COMPILING))
-    text = b"".join(Path(one).read_bytes() for one in texts if one)
+    text = b"".join(Path(text).read_bytes() for text in texts if text)
     return " ".join((trial.__module__, trial.__qualname__, _digest(text), *map(str, variant)))
 
 

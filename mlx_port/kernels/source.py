@@ -29,7 +29,7 @@ def passes(trial: Callable[..., bool], *variant: Hashable) -> bool:
             found = trial(*variant)
         except (RuntimeError, ValueError):  # it does not compile or start; it may lack memory, so not kept
             return False
-        results.keep(trial, variant, found)
+        results.record(trial, variant, found)
     return found
 
 
@@ -78,13 +78,13 @@ class Kernel:
         made: dict[str, Any] = {"output_shapes": list(shapes), "output_dtypes": list(dtypes)}
         if mx.metal.is_available():
             return self._metal(inputs=list(inputs), template=list(template), **size, **made)
-        given = tuple((one.dtype, one.ndim) for one in inputs)
+        given = tuple((text_inputs.dtype, text_inputs.ndim) for text_inputs in inputs)
         name, code = self._cuda(given, tuple(dtypes), tuple(template))
         return mx.fast.precompiled_cuda_kernel(
             name=name,
             compiled_source=code,
             inputs=list(inputs),
-            scalars=[length for one in inputs for length in one.shape],
+            scalars=[length for text_inputs in inputs for length in text_inputs.shape],
             ensure_row_contiguous=True,
             **size,
             **made,
@@ -97,7 +97,7 @@ class Kernel:
         key = inputs, outputs, template
         if key not in self._compiled:
             name = f"{self.name}_{len(self._compiled)}"  # MLX knows a kernel by its name
-            given = [(array, *one) for array, one in zip(self.inputs, inputs, strict=True)]
+            given = [(array, *text_inputs) for array, text_inputs in zip(self.inputs, inputs, strict=True)]
             made = list(zip(self.outputs, outputs, strict=True))
             self._compiled[key] = name, nvrtc.compiled(nvrtc.text(name, self.cuda, given, made, template))
         return self._compiled[key]

@@ -70,8 +70,8 @@ def scaled_dot_product_attention(
         attn_mask = attn_mask if boolean else attn_mask.astype(query.dtype)
         out = mx.fast.scaled_dot_product_attention(query, key, value, scale=factor, mask=attn_mask)
         # Without keys the kernels give the mean of V or NaN.
-        kept = mx.any(attn_mask if boolean else attn_mask > -math.inf, axis=-1, keepdims=True)
-        return mx.where(kept, out, mx.zeros((), out.dtype))
+        visible = mx.any(attn_mask if boolean else attn_mask > -math.inf, axis=-1, keepdims=True)
+        return mx.where(visible, out, mx.zeros((), out.dtype))
     return _blocks(query, key, value, attn_mask, is_causal, scale, enable_gqa, policy)
 
 
@@ -177,10 +177,10 @@ def _attend(
         # The result does not depend on the maximum, so no gradient flows through it.
         new_top = mx.maximum(top, mx.stop_gradient(scores.max(-1, keepdims=True)))
         shift = mx.where(new_top == -math.inf, 0.0, new_top)  # rows without keys so far
-        kept = mx.exp(top - shift)
+        rescaled = mx.exp(top - shift)
         scores = mx.exp(scores - shift)
-        total = total * kept + scores.sum(-1, keepdims=True)
-        acc = acc * kept + scores @ value[..., span, :].astype(mx.float32)
+        total = total * rescaled + scores.sum(-1, keepdims=True)
+        acc = acc * rescaled + scores @ value[..., span, :].astype(mx.float32)
         top = new_top
     out = acc / mx.where(total == 0, 1.0, total)
     return mx.unflatten(out, -2, (group, rows))

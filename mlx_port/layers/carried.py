@@ -27,8 +27,8 @@ class StreamState(NamedTuple):
 States = Sequence[StreamState | None]  # of streams, a row each; None at the start of one
 
 
-class Places(NamedTuple):
-    """Steps of a call in their streams (tts_core.nn.positions.stream_places)."""
+class StreamPositions(NamedTuple):
+    """Steps of a call in their streams (tts_core.nn.positions.stream_positions)."""
 
     cos: mx.array
     sin: mx.array
@@ -52,8 +52,8 @@ class Carried:
     @property
     def _rows(self) -> list[mx.array | None]:
         """The inputs of the next operation that each stream carries."""
-        place = len(self._left)
-        return [None if state is None else state.arrays[place] for state in self.states]
+        index = len(self._left)
+        return [None if state is None else state.arrays[index] for state in self.states]
 
     @property
     def next(self) -> mx.array | None:
@@ -71,7 +71,7 @@ class Carried:
         starts = self.starts if len(self.states) == len(rows) else (0,) * len(rows)
         return [StreamState(start + steps, row) for start, row in zip(starts, rows, strict=True)]
 
-    def joined(self, x: mx.array, count: int, first: mx.array | None = None) -> mx.array:
+    def extended(self, x: mx.array, count: int, first: mx.array | None = None) -> mx.array:
         """Put the last `count` inputs before x. (B, T, C) → (B, count + T, C).
 
         first: inputs before the start of the streams; None for zeros.

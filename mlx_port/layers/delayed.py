@@ -29,12 +29,12 @@ class Delayed(Carried):
     def convolved(self, x: mx.array, conv: Conv1d) -> mx.array:
         """Run a convolution with symmetric padding. (B, T, C) → (B, T, C'), later by the padding."""
         self.late += conv.padding
-        known = self.joined(x, 2 * conv.padding)
+        known = self.extended(x, 2 * conv.padding)
         return conv1d(known, conv.weight, conv.bias, dilation=conv.dilation)
 
     def delayed(self, x: mx.array, conv: Conv1d) -> mx.array:
         """Let a signal be as late as after a convolution. (B, T, C) → same."""
-        return self.joined(x, conv.padding)[:, : x.shape[1]]
+        return self.extended(x, conv.padding)[:, : x.shape[1]]
 
     def raised(self, x: mx.array, conv: ConvTranspose1d) -> mx.array:
         """Run a transposed convolution. (B, T, C) → (B, s·T, C'), later by the outputs that are cut."""
@@ -51,5 +51,5 @@ class Delayed(Carried):
         if min(firsts) >= 0 and min(lasts) == NEVER:
             return x
         step = mx.array(firsts)[:, None] + mx.arange(x.shape[1])
-        keep = (step >= 0) & (step < mx.array(lasts)[:, None])
-        return mx.where(keep[..., None], x, 0.0)
+        inside_call = (step >= 0) & (step < mx.array(lasts)[:, None])
+        return mx.where(inside_call[..., None], x, 0.0)

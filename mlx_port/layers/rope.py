@@ -38,5 +38,5 @@ def rotate_pairs(x: mx.array, rotation: Rotation) -> mx.array:
     cos, sin = rotation
     pairs = mx.unflatten(x.astype(mx.float32), -1, (-1, 2))
     first, second = pairs[..., 0], pairs[..., 1]
-    turned = mx.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return mx.flatten(turned, -2).astype(x.dtype)
+    rotated = mx.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return mx.flatten(rotated, -2).astype(x.dtype)

@@ -10,10 +10,10 @@ class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
 
     capacity: rows of keys that are kept per row of the batch.
-    places: (R,), the positions on the host.
+    on_host: (R,), the positions on the host.
     """
 
-    places: np.ndarray
+    on_host: np.ndarray
 
     def __init__(self, capacity: int):
         self.capacity = capacity
@@ -65,10 +65,10 @@ class RowCache:
         """Let a row take what another one has."""
         self.keys[row], self.values[row] = self.keys[before], self.values[before]
 
-    def relay(self, before: int, copies: int, places: int, length: int) -> None:
+    def relay(self, before: int, copies: int, rows: int, length: int) -> None:
         """Hold keys of other numbers of rows, as `relaid` does."""
-        self.keys = relaid(self.keys, before, copies, places, length)
-        self.values = relaid(self.values, before, copies, places, length)
+        self.keys = relaid(self.keys, before, copies, rows, length)
+        self.values = relaid(self.values, before, copies, rows, length)
 
     def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
@@ -86,11 +86,11 @@ class RowCache:
         return False, self.at.mask
 
 
-def relaid(x: mx.array, before: int, copies: int, places: int, length: int) -> mx.array:
+def relaid(x: mx.array, before: int, copies: int, rows: int, length: int) -> mx.array:
     """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :places, :, :length, :]
-    wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
+    x = mx.unflatten(x, -4, (before, -1))[..., :copies, :rows, :, :length, :]
+    wanted = *x.shape[:-5], copies, rows, x.shape[-3], length, x.shape[-1]
     return mx.pad(x, [(0, size - there) for size, there in zip(wanted, x.shape, strict=True)]).flatten(-5, -4)

@@ -40,17 +40,17 @@ class Mars5State(NamedTuple):
 
 
 class Mars5Decoder(BatchDecoder):
-    """The autoregressive network for texts of at most `room` ids. lowest, end: ids of CodecVocabulary."""
+    """The autoregressive network for texts of at most `capacity` ids. lowest, end: ids of CodecVocabulary."""
 
     numbers, ahead = (1,), 1
 
-    def __init__(self, network: CodecLM, *, room: int, lowest: int, end: int):
+    def __init__(self, network: CodecLM, *, capacity: int, lowest: int, end: int):
         self.network, self.window = network, network.config.sliding_window
         self.bounds = {"lowest": lowest, "end": end}
-        self.host, self.rotary = Host(network.embed), network.positions(room)
+        self.host, self.rotary = Host(network.embed), network.positions(capacity)
         self.settings = TextSettings(SAMPLER, self.host)
         self.reserves = True  # diffusions would take the memory into which keys are to grow
-        self._spins = Spins(self.rotary(0, room))
+        self._spins = Spins(self.rotary(0, capacity))
 
     def read(self, texts: Sequence[Mars5Inputs]) -> list[TextRead]:
         """Read the speakers and the prompts. A speaker of several is read once."""
@@ -67,8 +67,8 @@ class Mars5Decoder(BatchDecoder):
             )
         for text, span in zip(texts, packed.spans, strict=True):
             state = Mars5State(mx.zeros(1, mx.int32), mx.zeros((1, text.window), mx.int32))
-            places = span if text.positions <= window else to_device(ring(span, window))
-            keys = [cache.of(places) for cache in caches]
+            slots = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(slots) for cache in caches]
             found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
         return found
 
@@ -76,21 +76,23 @@ class Mars5Decoder(BatchDecoder):
         self, state: Mars5State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> mx.array:
         """Compute logits, (N, V) float32."""
-        return fused(self.network).next_logits(state.tokens[:, None], self._spins(at.places), caches)
+        return fused(self.network).next_logits(state.tokens[:, None], self._spins(at.on_host), caches)
 
     def draw(
         self, made: mx.array, state: Mars5State, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, Mars5State]:
         """Draw the next ids, (N,)."""
-        places, penalties, repeats = Mars5Inputs.steps(draws.texts)
+        slots, penalties, repeats = Mars5Inputs.steps(draws.texts)
         seen = state.recent if repeats.all() else mx.where(self.host.to_device(repeats), state.recent, 0)
         sampler, settings = self.settings.of(draws.settings)
         draw = drawing(sampler, made.shape[1], **self.bounds)
         ids, known = draw(made, seen, self.host.to_device(penalties), uniform, settings)
-        recent = mx.put_along_axis(state.recent, self.host.to_device(places), known[:, None], axis=1)
+        recent = mx.put_along_axis(state.recent, self.host.to_device(slots), known[:, None], axis=1)
         return ids, Mars5State(known, recent)
 
 
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` positions."""
-    return RunningBatch(Mars5Decoder(network, room=room, lowest=lowest, end=end), texts=texts, room=room)
+def make_slots(network: CodecLM, *, texts: int, capacity: int, lowest: int, end: int) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `capacity` positions."""
+    return RunningBatch(
+        Mars5Decoder(network, capacity=capacity, lowest=lowest, end=end), texts=texts, capacity=capacity
+    )

@@ -18,7 +18,7 @@ from mlx_port.mars5.class_numbers import class_gumbel
 class Timestep(NamedTuple):
     """A row of tts_core.mars5.diffusion.constants, which defines the fields; () each."""
 
-    keep: mx.array
+    same: mx.array
     rest: mx.array
     hot: mx.array
     cold: mx.array
@@ -44,14 +44,14 @@ def guided(logits: mx.array, guidance_w: float, x_0_temp: float) -> mx.array:
     return mixture / x_0_temp
 
 
-def mixed(log_p: mx.array, keep: mx.array, rest: mx.array) -> mx.array:
+def mixed(log_p: mx.array, same: mx.array, rest: mx.array) -> mx.array:
     """Mix noise into p: log(exp(keep) p + exp(rest)). (..., K) → same."""
-    return mx.logaddexp(log_p + keep, rest)
+    return mx.logaddexp(log_p + same, rest)
 
 
 def posterior(log_x0: mx.array, codes: mx.array, at: Timestep) -> mx.array:
     """Compute log-probabilities one step below, given the current code. (..., K), (...) int32 → (..., K)."""
-    log_p = mixed(log_x0, at.keep, at.rest)
+    log_p = mixed(log_x0, at.same, at.rest)
     own = mx.arange(log_p.shape[-1]) == codes[..., None]
     log_p = log_p + mx.where(own, at.hot, at.cold)
     return log_p - mx.logsumexp(log_p, axis=-1, keepdims=True)

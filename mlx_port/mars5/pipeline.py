@@ -9,7 +9,7 @@ from mlx_port.host import Host
 from mlx_port.loading import Loaded
 from mlx_port.mars5.decoder import make_slots
 from mlx_port.mars5.reverse import ReverseDiffusion
-from mlx_port.steps.kept import try_kernels
+from mlx_port.steps.forms import try_kernels
 from mlx_port.steps.mars5.one_row import fused
 from tts_core.mars5 import pipeline
 from tts_core.mars5.net import Mars5Net

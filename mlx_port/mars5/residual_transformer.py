@@ -141,9 +141,9 @@ class ResidualTransformer(nn.Module):
 
     def no_speaker(self) -> mx.array:
         """Compute the unconditional rows' vector, a constant of the checkpoint. → (1, D)."""
-        nothing = mx.zeros((1, 0, self.config.hidden_size), self.spk_identity_emb.weight.dtype)
+        empty = mx.zeros((1, 0, self.config.hidden_size), self.spk_identity_emb.weight.dtype)
         positions = self.ref_pos_embedding(1)
-        return speaker_vector(self.spk_encoder, self.spk_identity_emb.weight, nothing, positions, None)
+        return speaker_vector(self.spk_encoder, self.spk_identity_emb.weight, empty, positions, None)
 
     def read(
         self,

@@ -87,22 +87,22 @@ class DiffusionRun:
         self.denoise, self.cells, self.noise = denoise, cells, noise
         self.order = [*reversed(range(denoise.settings.timesteps))]
         self.times = mx.array(self.order)
-        self.place = 0
+        self.index = 0
         self.codes = mx.array(cells.codes)
 
     @property
     def done(self) -> bool:
         """True after the last timestep."""
-        return self.place == len(self.order)
+        return self.index == len(self.order)
 
     def step(self) -> None:
         """Run a timestep. Nothing is read from the device."""
-        denoise, place = self.denoise, self.place
-        draws, last = denoise.settings.draws, self.order[place] == 0
-        numbers = numbers_for(self.noise, draws, place, self.cells, denoise.n_classes, last=last)
-        self.codes = denoise(self.codes, self.times[place : place + 1], mx.array(numbers))
+        denoise, index = self.denoise, self.index
+        draws, last = denoise.settings.draws, self.order[index] == 0
+        numbers = numbers_for(self.noise, draws, index, self.cells, denoise.n_classes, last=last)
+        self.codes = denoise(self.codes, self.times[index : index + 1], mx.array(numbers))
         mx.async_eval(self.codes, denoise.finite)
-        self.place += 1
+        self.index += 1
 
     def result(self) -> np.ndarray:
         """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.

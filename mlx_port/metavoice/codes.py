@@ -44,8 +44,8 @@ def fill_codebooks(
     → (Q, F) int32. Padding, if drawn, is replaced by the most probable code.
     """
     rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
-    places = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
-    logits = predict(network, rows, embedding)[:, places]
+    columns = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
+    logits = predict(network, rows, embedding)[:, columns]
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
     ids = mx.where(ids < CODEBOOK_SIZE, ids, mx.argmax(logits[..., :CODEBOOK_SIZE], axis=-1))
     return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])

@@ -63,16 +63,16 @@ class MetaVoiceDecoder(BatchDecoder):
         self, state: MetaVoiceState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> mx.array:
         """Compute logits, (G, N, V) float32."""
-        copies = len(at.places) // len(state.tokens)
-        tokens, speakers = (mx.flatten(each.swapaxes(0, 1)[:copies], 0, 1)[:, None] for each in state)
+        copies = len(at.on_host) // len(state.tokens)
+        tokens, speakers = (mx.flatten(array.swapaxes(0, 1)[:copies], 0, 1)[:, None] for array in state)
         return mx.unflatten(fused(self.network).next_logits(tokens, speakers, caches), 0, (copies, -1))
 
     def draw(
         self, made: mx.array, state: MetaVoiceState, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, MetaVoiceState]:
         """Draw the next ids, (N,)."""
-        sampler, settings = self.settings.of([one.numbers for one in draws.settings])
-        rows = self.host.to_device(np.array([[one.rows] for one in draws.settings]))
+        sampler, settings = self.settings.of([setting.numbers for setting in draws.settings])
+        rows = self.host.to_device(np.array([[setting.rows] for setting in draws.settings]))
         ids = drawing(sampler)(made, settings, rows, uniform)
         return ids, state._replace(tokens=self._tokens(mx.maximum(ids, 0)))
 
@@ -88,7 +88,7 @@ class MetaVoiceDecoder(BatchDecoder):
 
 
 def make_slots(
-    network: FirstStage, *, texts: int, room: int, end_of_text: int, rows: int = MOST_ROWS
+    network: FirstStage, *, texts: int, capacity: int, end_of_text: int, rows: int = MOST_ROWS
 ) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` ids. rows: not used, it grows."""
-    return RunningBatch(MetaVoiceDecoder(network, end_of_text), texts=texts, room=room)
+    """Open a running batch of at most `texts` texts of at most `capacity` ids. rows: not used, it grows."""
+    return RunningBatch(MetaVoiceDecoder(network, end_of_text), texts=texts, capacity=capacity)

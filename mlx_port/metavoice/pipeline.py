@@ -10,7 +10,7 @@ from mlx_port.loading import Loaded
 from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.decoder import make_slots
 from mlx_port.metavoice.guidance import fault
-from mlx_port.steps.kept import try_kernels
+from mlx_port.steps.forms import try_kernels
 from mlx_port.steps.metavoice.one_row import fused
 from tts_core.metavoice import pipeline
 from tts_core.metavoice.net import MetaVoiceNet

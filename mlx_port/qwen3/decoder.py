@@ -69,14 +69,14 @@ class Qwen3Decoder(BatchDecoder):
     ) -> mx.array:
         """Read the last frames, with ids of the text. → (N, D), normed."""
         x = self.talker.embed(state.frames, self.host.to_device(given)[:, 0])
-        return self.talker.hidden(x, at.places, caches)
+        return self.talker.hidden(x, at.on_host, caches)
 
     def draw(
         self, made: mx.array, state: Qwen3State, draws: Draws, uniform: mx.array, answers: np.ndarray
     ) -> tuple[mx.array, Qwen3State]:
         """Draw the next frames, whose first code may be the end of speech. made: (N, D).  → ids (N, Q)."""
-        numbers = zip(*(one.numbers for one in draws.settings), strict=True)
-        found = [each.of([*own]) for each, own in zip(self.settings, numbers, strict=True)]
+        numbers = zip(*(setting.numbers for setting in draws.settings), strict=True)
+        found = [setting.of([*own]) for setting, own in zip(self.settings, numbers, strict=True)]
         (first_codes, first_table), (others, table) = found
         steps = self.host.to_device(draws.steps[:, None])
         draw = self.talker.draws(first_codes, others).draw
@@ -85,14 +85,14 @@ class Qwen3Decoder(BatchDecoder):
         return frames, Qwen3State(frames, seen)
 
 
-def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` positions."""
-    return RunningBatch(Qwen3Decoder(network), texts=texts, room=room)
+def make_slots(network: Qwen3, *, texts: int, capacity: int) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `capacity` positions."""
+    return RunningBatch(Qwen3Decoder(network), texts=texts, capacity=capacity)
 
 
 def embedded(talker: Talker, host: Device, texts: Sequence[Qwen3Inputs]) -> mx.array:
     """Embed what is read before the speech of texts. → (1, ΣT, D)."""
-    layout, speakers, frames = Qwen3Inputs.joined(texts)
+    layout, speakers, frames = Qwen3Inputs.packed(texts)
     voices = None if speakers is None else host.to_device(speakers)
     codes = None if frames is None else host.to_device(frames[None])
     return talker.embed_layout(layout, voices, codes)

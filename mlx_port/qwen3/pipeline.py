@@ -11,7 +11,7 @@ from mlx_port.host import Host
 from mlx_port.kernels.attention_support import try_long
 from mlx_port.loading import Loaded
 from mlx_port.qwen3.decoder import fault, make_slots
-from mlx_port.steps.kept import try_kernels
+from mlx_port.steps.forms import try_kernels
 from mlx_port.steps.qwen3.fused import fused
 from tts_core.models import NONE, Documents
 from tts_core.qwen3 import pipeline

@@ -124,11 +124,11 @@ class Talker(nn.Module):
         read = self.embed_text(text)
         x = mx.where((codec >= 0)[:, None], read + self.model.codec_embedding(mx.maximum(codec, 0)), read)
         if speaker is not None:
-            places = mx.array(np.flatnonzero(layout.codec == SPEAKER))
-            x[places] = read[places] + speaker.astype(x.dtype)
+            rows = mx.array(np.flatnonzero(layout.codec == SPEAKER))
+            x[rows] = read[rows] + speaker.astype(x.dtype)
         if frames is not None:
-            places = mx.array(np.flatnonzero(layout.codec == FRAME))
-            x = x.at[places].add(self.embed_frames(frames)[0])
+            rows = mx.array(np.flatnonzero(layout.codec == FRAME))
+            x = x.at[rows].add(self.embed_frames(frames)[0])
         return x[None]
 
     def __call__(self, x: mx.array, start: int | mx.array, cache: Sequence[Cache]) -> mx.array:

@@ -20,7 +20,7 @@ SMALL = 4 * 2**20  # bytes of a weight that is copied by column: OpenBLAS then t
 
 def in_blocks(layer: nn.Linear) -> Callable[[mx.array], mx.array]:
     """Return the layer for any number of rows, computed in whole blocks. (R, D) → (R, N)."""
-    turned = by_column(layer.weight)
+    transposed = by_column(layer.weight)
     calls = calls_of(*layer.weight.shape)
 
     def apply(x: mx.array) -> mx.array:
@@ -28,7 +28,7 @@ def in_blocks(layer: nn.Linear) -> Callable[[mx.array], mx.array]:
         if whole > rows:
             x = mx.concatenate([x, _filler(whole - rows, x.shape[1])])
         parts = [x] if whole <= calls.most else mx.split(x, range(calls.most, whole, calls.most))
-        found = [part @ turned for part in parts]
+        found = [part @ transposed for part in parts]
         made = (found[0] if len(found) == 1 else mx.concatenate(found))[:rows]
         return made + layer["bias"] if "bias" in layer else made
 

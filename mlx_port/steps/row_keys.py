@@ -61,12 +61,12 @@ def attend_seen(queries: mx.array, keys: mx.array, values: mx.array, seen: Seen,
         keys, values = keys[:, :, : seen.most], values[:, :, : seen.most]
         return attend_row(queries, keys, values, seen.mask, scale).astype(kind)
     texts, kv_heads = seen.runs[-1][1], keys.shape[1]
-    asked = scale * queries.reshape(len(queries), kv_heads, -1, queries.shape[-1])  # (R, K, H/K, E)
+    scaled = scale * queries.reshape(len(queries), kv_heads, -1, queries.shape[-1])  # (R, K, H/K, E)
     if len(seen.runs) == 1:
-        return _attend(asked, keys[:, :, : seen.most], values[:, :, : seen.most]).reshape(queries.shape)
-    asked, keys, values = (mx.unflatten(one, 0, (-1, texts)) for one in (asked, keys, values))
+        return _attend(scaled, keys[:, :, : seen.most], values[:, :, : seen.most]).reshape(queries.shape)
+    scaled, keys, values = (mx.unflatten(array, 0, (-1, texts)) for array in (scaled, keys, values))
     parts = [
-        _attend(asked[:, first:last], keys[:, first:last, :, :count], values[:, first:last, :, :count])
+        _attend(scaled[:, first:last], keys[:, first:last, :, :count], values[:, first:last, :, :count])
         for first, last, count in seen.runs
     ]
     return mx.concatenate(parts, axis=1).reshape(queries.shape)
@@ -82,22 +82,22 @@ def attend_cached(
     return attend_seen(queries, keys, values, seen_keys(np.broadcast_to(counts, len(queries))), scale)
 
 
-def _attend(asked: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+def _attend(queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
     """(..., G, E), (..., S, E) twice → (..., G, E)."""
-    return mx.softmax(asked @ keys.swapaxes(-2, -1), axis=-1, precise=True) @ values
+    return mx.softmax(queries @ keys.swapaxes(-2, -1), axis=-1, precise=True) @ values
 
 
-def written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
+def written(cache: mx.array, fresh: mx.array, positions: np.ndarray) -> mx.array:
     """Put new keys at the rows' positions, in place. (..., R, K, rows, E), (..., R, K, 1, E), (R,)."""
-    place = int(places[0])
-    if (places == place).all():
-        cache[..., place : place + 1, :] = fresh
+    position = int(positions[0])
+    if (positions == position).all():
+        cache[..., position : position + 1, :] = fresh
         return cache
-    rows = mx.array(places).reshape(*(1,) * (cache.ndim - 4), -1, 1, 1, 1)
+    rows = mx.array(positions).reshape(*(1,) * (cache.ndim - 4), -1, 1, 1, 1)
     return mx.put_along_axis(cache, rows, fresh.astype(cache.dtype), axis=-2)
 
 
-class JoinedCache(RowCache):
+class SharedCache(RowCache):
     """Keys and values of a layer, which one launch writes. both: (2, R, K, rows, E)."""
 
     def __init__(self, keys: mx.array, values: mx.array, at: RowPositions):
@@ -119,5 +119,5 @@ class JoinedCache(RowCache):
     def move(self, row: int, before: int) -> None:
         self.both[:, row] = self.both[:, before]
 
-    def relay(self, before: int, copies: int, places: int, length: int) -> None:
-        self.both = relaid(self.both, before, copies, places, length)
+    def relay(self, before: int, copies: int, rows: int, length: int) -> None:
+        self.both = relaid(self.both, before, copies, rows, length)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
+from mlx_port.kernels import rotate as kernel
 from mlx_port.kernels import source
-from mlx_port.kernels import turn as kernel
 from mlx_port.layers.rope import Rotation, rotate, rotate_pairs
 
 
@@ -18,17 +18,17 @@ class Spins:
         self.table = mx.stack([cos, sin], axis=1)  # (P, 2, E/2)
         mx.eval(self.table)  # now: a thread that speaks later may be another
 
-    def __call__(self, places: np.ndarray) -> mx.array:
+    def __call__(self, positions: np.ndarray) -> mx.array:
         """Return the tables of each row's position, (R, 2, E/2), or of the one position of all rows,
-        (1, 2, E/2). places: (R,).
+        (1, 2, E/2). positions: (R,).
         """
-        first = int(places[0])
-        if (places == first).all():
+        first = int(positions[0])
+        if (positions == first).all():
             return self.table[first : first + 1]
-        return self.table[mx.array(places)]
+        return self.table[mx.array(positions)]
 
 
-def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
+def rotate_heads(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
     """Rotate queries and keys of a joined product, and lay out keys with values.
 
     x: (R, (H + 2 K) E).
@@ -37,20 +37,20 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
     → queries (R, H, 1, E); keys and values (2, R, K, 1, E).
     """
     if source.passes(kernel.trial, x.dtype, pairs):
-        return kernel.turn(x, spin, heads, pairs=pairs)
+        return kernel.rotate_heads(x, spin, heads, pairs=pairs)
     parts = x.reshape(len(x), -1, 1, 2 * spin.shape[-1])
-    kept = (parts.shape[1] - heads) // 2
-    turned = _turned(parts[:, : heads + kept], spin, pairs=pairs)
-    return turned[:, :heads], mx.stack([turned[:, heads:], parts[:, heads + kept :]])
+    kv_heads = (parts.shape[1] - heads) // 2
+    rotated = _rotated(parts[:, : heads + kv_heads], spin, pairs=pairs)
+    return rotated[:, :heads], mx.stack([rotated[:, heads:], parts[:, heads + kv_heads :]])
 
 
-def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
+def rotate_queries(x: mx.array, spin: mx.array) -> mx.array:
     """Rotate queries by themselves. (B, H E) → (B, H, 1, E)."""
     if source.passes(kernel.trial, x.dtype, False):
-        return kernel.turn_queries(x, spin)
-    return _turned(x.reshape(len(x), -1, 1, 2 * spin.shape[-1]), spin, pairs=False)
+        return kernel.rotate_queries(x, spin)
+    return _rotated(x.reshape(len(x), -1, 1, 2 * spin.shape[-1]), spin, pairs=False)
 
 
-def _turned(x: mx.array, spin: mx.array, *, pairs: bool) -> mx.array:
+def _rotated(x: mx.array, spin: mx.array, *, pairs: bool) -> mx.array:
     rotation = spin[:, 0][:, None, None], spin[:, 1][:, None, None]
     return (rotate_pairs if pairs else rotate)(x, rotation)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from mlx_port.kernels import norm_turn as kernel
+from mlx_port.kernels import norm_rotate as kernel
 from mlx_port.kernels import source
 
 Heads = tuple[mx.array, mx.array, mx.array]  # queries (R, H, 1, E), keys and values (R, K, 1, E)
@@ -34,25 +34,25 @@ class Splitting:
     """
 
     def __init__(self, stack: Stack, gains: Sequence[mx.array], eps: float, kind: mx.Dtype):
-        self.heads, self.kept, self.width = (
+        self.heads, self.kv_heads, self.width = (
             stack.num_attention_heads,
             stack.num_key_value_heads,
             stack.head_dim,
         )
         self.kind, self.eps, self.ones = kind, eps, mx.ones(stack.head_dim)
-        query, key = (each[None] for each in gains)
-        self.gains = mx.concatenate([*[query] * self.heads, *[key] * self.kept])
+        query, key = (gain[None] for gain in gains)
+        self.gains = mx.concatenate([*[query] * self.heads, *[key] * self.kv_heads])
         mx.eval(self.ones, self.gains)
 
     def __call__(self, made: mx.array, spin: mx.array | None) -> Heads:
         """Split a product's rows. (R, (H + 2 K) E).  spin: from Spins; None without rotary positions."""
         made = made.astype(self.kind)
         if spin is not None and source.passes(kernel.trial, self.kind, spin.dtype):
-            queries, fresh = kernel.norm_turn(made, spin, self.gains, self.heads, self.eps)
+            queries, fresh = kernel.norm_rotate(made, spin, self.gains, self.heads, self.eps)
             keys, values = mx.split(fresh.flatten(0, 1), 2)  # views; an index would copy
             return queries, keys, values
         parts = made.reshape(len(made), -1, self.width)
-        both = self.heads + self.kept
+        both = self.heads + self.kv_heads
         unit = mx.fast.rms_norm(parts[:, :both].astype(mx.float32), self.ones, self.eps)
         normed = (unit * self.gains).astype(self.kind)
         if spin is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Part
 
 
@@ -31,7 +31,7 @@ def serve(
             assert isinstance(event, Part), event
             parts.setdefault(event.key, []).append(event.result)
             if event.result.finish_reason is not None:
-                spoken[running.pop(event.key)] = join(parts.pop(event.key))
+                spoken[running.pop(event.key)] = merge(parts.pop(event.key))
         assert session.running == len(running)
         assert session.waiting == (not running)
     assert session.step() == []

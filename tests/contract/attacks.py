@@ -20,7 +20,7 @@ from tts_core import models
 from tts_core.bulk.rows import read_rows
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.options import info, options_class, single_values
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Failed
 from tts_core.serving.source import ModelSource
 from tts_core.speaking.session import SpeechSession
@@ -233,7 +233,7 @@ class Beside:
             parts.append(event.result)
             if event.result.is_final_chunk:
                 del self._fours[event.key]
-                assert_same_speech(join(parts), self.expected[place])
+                assert_same_speech(merge(parts), self.expected[place])
                 self.crowd.spoken += 1
                 self._silent.append(place)
         for key in [*self._guests]:

@@ -26,7 +26,7 @@ from tests.windows import Windows
 from tts_core import models
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Part
 from tts_core.serving.source import ModelSource
 from tts_core.speaking.session import SpeechSession
@@ -168,7 +168,7 @@ def mixed(model: str, side: str) -> list[Any]:
 
 def alone(model: str, side: str, asked: Any) -> GenerationResult:
     """The speech of a request by itself."""
-    return join(list(speaker(model, side).speak(asked)))
+    return merge(list(speaker(model, side).speak(asked)))
 
 
 def to_end(session: SpeechSession) -> Iterator[Any]:
@@ -184,7 +184,7 @@ def spoken(session: SpeechSession, *asked: Any) -> list[GenerationResult]:
     for event in to_end(session):
         assert isinstance(event, Part), event
         parts[event.key].append(event.result)
-    return [join(parts[key]) for key in keys]
+    return [merge(parts[key]) for key in keys]
 
 
 @cache

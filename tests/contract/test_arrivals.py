@@ -29,7 +29,7 @@ from tts_core.dia.grid import DelayGrid
 from tts_core.dia2.run import Dia2Run
 from tts_core.errors import UsageError
 from tts_core.mars5.inputs import CodecSequence
-from tts_core.results import GenerationResult, Meter, join
+from tts_core.results import GenerationResult, Meter, merge
 from tts_core.serving.session import Failed, Part
 from tts_core.serving.shelf import Shelf
 from tts_core.speaking.session import SpeechSession
@@ -116,7 +116,7 @@ class Crowd:
             counts = [each.token_count for each in one.parts]
             assert counts == sorted(counts)
             if part.finish_reason is not None:
-                times = [word.start for cue in join(one.parts).cues for word in (cue, *cue.words)]
+                times = [word.start for cue in merge(one.parts).cues for word in (cue, *cue.words)]
                 assert times == sorted(times)
                 self.end(event.key, part.finish_reason)
 
@@ -202,7 +202,7 @@ def test_a_bug_in_the_books_of_a_request_ends_it_only(
     assert isinstance(ended[bad].error, KeyError)
     assert all(isinstance(event, Part) for event in events[bad][:-1])
     if bad == keys[0]:
-        found = join([event.result for event in events[keys[1]]])
+        found = merge([event.result for event in events[keys[1]]])
         assert_same(found, expected, windows=windows(model))
     assert session.promised == 0
     session.close()

@@ -20,7 +20,7 @@ from tests.contract.speakers import (
 )
 from tests.tiny.metavoice_pipeline import Ending
 from tts_core import models
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 pytestmark = pytest.mark.rest
 
@@ -97,7 +97,7 @@ def test_a_stream_and_a_batch_say_the_same(model: str, side: str) -> None:
     assert len(parts) >= 3
     prompt = named.pop("prompt")
     [batch] = speaker(model, side).generate_batch([TEXT], prompts=[prompt], **named)
-    for other in (join(parts), batch):
+    for other in (merge(parts), batch):
         assert_same_speech(other, whole, windows=windows(model))
         assert other.cues == whole.cues
 

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.contract.speakers import given, request, speaker
 from tests.contract.test_short_of_memory import run
-from tts_core.results import join
+from tts_core.results import merge
 
 TEXT = "The old inn by the river is near, and the road goes on to the hills. " * 8
 
@@ -24,7 +24,7 @@ class Counted:
 
     def __init__(self, codec: Any, monkeypatch: pytest.MonkeyPatch):
         self.products = 0
-        for name in ("decode_piece", "decode_whole"):
+        for name in ("decode_window", "decode_whole"):
             if hasattr(codec, name):
                 monkeypatch.setattr(codec, name, partial(self._counted, getattr(codec, name)))
 
@@ -45,7 +45,7 @@ def test_convolutions(model: str, frames: int, monkeypatch: pytest.MonkeyPatch) 
     whole = pipeline.generate(TEXT, **given(model, **changes))
     assert whole.codes.shape[1] == frames
     known, counted.products = counted.products, 0
-    assert join(list(pipeline.stream(TEXT, **given(model, **changes)))).codes.shape[1] == frames
+    assert merge(list(pipeline.stream(TEXT, **given(model, **changes)))).codes.shape[1] == frames
     assert known <= counted.products <= more * known
     counted.products, session = 0, pipeline.session(2)
     spoken = run(session, [request(model, "torch", TEXT, **changes) for _ in range(2)])

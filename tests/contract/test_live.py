@@ -15,7 +15,7 @@ from tts_core.dia import request as dia
 from tts_core.errors import CancelledError, UsageError
 from tts_core.nn.noise import HostNoise
 from tts_core.options import options_class
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.serving.session import Failed
 from tts_core.speaking.live import LiveText
 
@@ -49,9 +49,9 @@ def test_the_first_sentence_is_heard_before_the_text_ends(model: str, side: str)
     first = next(parts)
     assert first.samples
     assert len(read) == len(FIRST) + 2
-    whole = join([first, *parts])
+    whole = merge([first, *parts])
     assert len(read) == len(LETTERS)
-    again = join(list(speaker(model, side).stream([f"{FIRST} {SECOND}"], **options(model))))
+    again = merge(list(speaker(model, side).stream([f"{FIRST} {SECOND}"], **options(model))))
     np.testing.assert_array_equal(whole.codes, again.codes)
     np.testing.assert_array_equal(whole.audio, again.audio)
     assert whole.cues == again.cues
@@ -61,8 +61,8 @@ def test_the_first_sentence_is_heard_before_the_text_ends(model: str, side: str)
 @every_side
 def test_a_single_sentence_sounds_as_the_text(model: str, side: str) -> None:
     named = options(model)
-    whole = join(list(speaker(model, side).stream(FIRST, **named)))
-    found = join(list(speaker(model, side).stream(iter(FIRST), **named)))
+    whole = merge(list(speaker(model, side).stream(FIRST, **named)))
+    found = merge(list(speaker(model, side).stream(iter(FIRST), **named)))
     np.testing.assert_array_equal(found.codes, whole.codes)
     np.testing.assert_array_equal(found.audio, whole.audio)
     assert (found.cues, found.finish_reason) == (whole.cues, whole.finish_reason)
@@ -89,13 +89,13 @@ def run(session: Any) -> dict[int, list[Any]]:
 @every_side
 def test_a_running_batch_speaks_it_too(model: str, side: str) -> None:
     """With the codes of the stream, while others are spoken."""
-    whole = join(list(speaker(model, side).stream(LETTERS, **options(model))))
+    whole = merge(list(speaker(model, side).stream(LETTERS, **options(model))))
     session = speaker(model, side).session(2)
     key = session.join(live(model, FIRST, side), more=True)
     session.join(session.rehearsal())
     session.feed(key, SECOND)
     session.end(key)
-    found = join(run(session)[key])
+    found = merge(run(session)[key])
     session.close()
     np.testing.assert_array_equal(found.codes, whole.codes)
     assert len(found.audio) == len(whole.audio)
@@ -121,8 +121,8 @@ def test_one_that_waits_for_text_holds_no_place_and_comes_back_first(model: str)
     found = run(session)
     assert found[taken][-1].is_final_chunk
     assert found[key][-1].is_final_chunk
-    whole = join(list(speaker(model, "torch").stream(LETTERS, **options(model))))
-    np.testing.assert_array_equal(join([*before.get(key, []), *found[key]]).codes, whole.codes)
+    whole = merge(list(speaker(model, "torch").stream(LETTERS, **options(model))))
+    np.testing.assert_array_equal(merge([*before.get(key, []), *found[key]]).codes, whole.codes)
     session.close()
 
 
@@ -134,7 +134,7 @@ def test_a_pause_after_the_last_sentence_is_silence(model: str) -> None:
     for text in ("[pause:0.25]", "...", SECOND, "[pause:0.5]"):
         session.feed(key, text)
     session.end(key)
-    found = join(run(session)[key])
+    found = merge(run(session)[key])
     *_, first, second = (cue for cue in found.cues if cue.text.endswith("."))
     rate = found.sample_rate
     start = min(cue.start for cue in found.cues if cue.start >= first.end)
@@ -180,7 +180,7 @@ def test_a_limit_ends_it_while_text_comes(model: str) -> None:
     assert [part.is_final_chunk for part in found] == [False] * (len(found) - 1) + [True]
     assert found[-1].finish_reason == "length"
     if model not in fed:
-        assert len(join(found).audio) == math.ceil(0.2 * found[-1].sample_rate)
+        assert len(merge(found).audio) == math.ceil(0.2 * found[-1].sample_rate)
     assert session.running == 0
     session.close()
 

@@ -73,7 +73,7 @@ def test_weights_are_what_convert_writes(name: str, dtype: str, bits: int | None
     if bits and name in ("dia", "dia2"):
         pytest.skip("no width can be quantized; dia: tests/tts_core/dia/test_footprint.py")
     model, how = name.partition(",")[0], Quantization.of("affine", 32, bits) if bits else None
-    whole = outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).plans
+    whole = outline(open_published([made(name)], offline=True), dtype=dtype, quantization=how).parts
     copied, written, entry = 0, 0, whole[0].quantization_entry()
     for each in whole:
         if each.part.kind == "mbd":  # a band at a time, while it samples

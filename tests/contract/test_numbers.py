@@ -32,7 +32,7 @@ from tests.contract.speakers import (
 )
 from tests.json_numbers import numeric_options
 from tts_core.errors import ResourceError, UsageError
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended
@@ -82,7 +82,7 @@ def heard(asked: Sequence[Speech], long: Sequence[Speech] = ()) -> list[Generati
                 one.cancel()
     for one in long:
         one.cancel()
-    return [join(list(one)) for one in asked]
+    return [merge(list(one)) for one in asked]
 
 
 @every_model
@@ -108,7 +108,7 @@ def test_numbers_of_a_servers_requests(
             assert_same_speech(found, other)
         for speech in running:
             with suppress(UsageError, ResourceError):
-                assert join(list(speech)).finish_reason in ("stop", "length")
+                assert merge(list(speech)).finish_reason in ("stop", "length")
     finally:
         engine.close(SOON)
     assert {one.outcome for one in ended} <= {"stop", "length", "cancelled", "UsageError", "ResourceError"}

@@ -35,7 +35,7 @@ from tts_core.errors import UsageError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.serving.session import Part
 from tts_core.speaking.session import SpeechSession
 
@@ -72,7 +72,7 @@ def test_open_text_that_joins_whole_is_ended(model: str, side: str) -> None:
     key = session.join(one)
     found = stepped(session, [key])[key]
     assert session.running == 0
-    assert_same(join(found), join(fragments))
+    assert_same(merge(found), merge(fragments))
 
 
 @pytest.mark.parametrize("model", fed)

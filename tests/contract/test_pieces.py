@@ -22,7 +22,7 @@ from tests.contract.speakers import (
 from tests.sides import SIDES
 from tests.tiny.qwen3 import write_published
 from tts_core.options import options_class
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Failed
 from tts_core.speaking.running import Running
 
@@ -103,16 +103,16 @@ def test_pieces_run_at_once_where_nobody_hears_them_and_are_heard_in_order(
     model: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in a stream, nor in a session that requests share; with the same codes and captions."""
-    pipeline, taken, turn = speaking(model, side), list[int](), Running.turn
-    monkeypatch.setattr(Running, "turn", lambda slots: [taken.append(len(slots.taken)), turn(slots)][1])
+    pipeline, taken, turn = speaking(model, side), list[int](), Running.advance
+    monkeypatch.setattr(Running, "advance", lambda slots: [taken.append(len(slots.taken)), turn(slots)][1])
     named = unlimited(model, seed=3)
     whole = pipeline.generate(SENTENCES, **named)
     assert max(taken) > 1
     taken.clear()
     parts = list(pipeline.stream(SENTENCES, **named))
     assert max(taken) == 1
-    np.testing.assert_array_equal(join(parts).codes, whole.codes)
-    assert join(parts).cues == whole.cues
+    np.testing.assert_array_equal(merge(parts).codes, whole.codes)
+    assert merge(parts).cues == whole.cues
     assert [cue.start for cue in whole.cues] == sorted(cue.start for cue in whole.cues)
     taken.clear()
     pipeline.generate(SENTENCES, **{**named, "max_frames": 40})

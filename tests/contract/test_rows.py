@@ -33,14 +33,14 @@ class Calls:
     def __init__(self, codec: Any, monkeypatch: pytest.MonkeyPatch):
         self.shapes = list[tuple[int, int]]()
         self.before_call: Callable[[int], None] = lambda number: None
-        decode = codec.decode_piece
+        decode = codec.decode_window
 
-        def decode_piece(codes: Any, *given: Any) -> Any:
+        def decode_window(codes: Any, *given: Any) -> Any:
             self.shapes.append((codes.shape[0], codes.shape[2]))
             self.before_call(len(self.shapes))
             return decode(codes, *given)
 
-        monkeypatch.setattr(codec, "decode_piece", decode_piece)
+        monkeypatch.setattr(codec, "decode_window", decode_window)
 
     def taken(self) -> list[tuple[int, int]]:
         """Return the shapes since the last time."""
@@ -163,9 +163,9 @@ def test_a_wrong_sound_of_one_row(model: str, monkeypatch: pytest.MonkeyPatch) -
     expected = [alone(model, "torch", one) for one in asked]
     share(monkeypatch, hurried=True)
     codec, shapes = speaker(model, "torch").engine.codec, list[int]()
-    decode = codec.decode_piece
+    decode = codec.decode_window
 
-    def decode_piece(codes: torch.Tensor, *given: Any) -> Any:
+    def decode_window(codes: torch.Tensor, *given: Any) -> Any:
         samples, states = decode(codes, *given)
         shapes.append(codes.shape[0])
         if len(shapes) == wrong:
@@ -174,7 +174,7 @@ def test_a_wrong_sound_of_one_row(model: str, monkeypatch: pytest.MonkeyPatch) -
             states = [state._replace(arrays=tuple(x * torch.nan for x in state.arrays)) for state in states]
         return samples, states
 
-    monkeypatch.setattr(codec, "decode_piece", decode_piece)
+    monkeypatch.setattr(codec, "decode_window", decode_window)
     session = speaker(model, "torch").session(2)
     for found, wanted in zip(run(session, asked), expected, strict=True):
         assert_same(found, wanted, windows=windows(model))

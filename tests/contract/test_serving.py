@@ -22,7 +22,7 @@ from tests.contract.speakers import (
 from tests.sides import SIDES
 from tts_core import models
 from tts_core.errors import CancelledError, UsageError
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.serving.engine import SpeechEngine
 
 SOON = 120.0  # seconds; only a test that hangs waits so long
@@ -53,7 +53,7 @@ def test_requests_are_spoken_as_alone(engine: SpeechEngine, model: str, side: st
         engine.submit(name, "...", prompt=voice)
     for seed, speech in zip((1, 2), speeches, strict=True):
         expected = speaker(model, side).generate(TEXTS[0], seed=seed, **given(model))
-        assert_same(join(list(speech)), expected, windows=windows(model))
+        assert_same(merge(list(speech)), expected, windows=windows(model))
     with pytest.raises(CancelledError):
         list(cancelled)
 
@@ -67,7 +67,7 @@ def test_text_that_arrives_in_pieces(engine: SpeechEngine, model: str) -> None:
     speech = engine.submit(f"{model} mlx", pieces[0], options=arguments, prompt=voice, more=True)
     speech.feed(pieces[1])
     speech.end()
-    found = join(list(speech))
-    expected = join(list(speaker(model, "mlx").stream(iter(pieces), prompt=voice, **arguments)))
+    found = merge(list(speech))
+    expected = merge(list(speaker(model, "mlx").stream(iter(pieces), prompt=voice, **arguments)))
     np.testing.assert_array_equal(found.codes, expected.codes)
     assert (found.cues, found.words) == (expected.cues, expected.words)

@@ -35,7 +35,7 @@ from tests.tiny.recordings import snippet
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn.guard import NotFiniteError
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Failed, Part
 
 # rows before the fifth read, with those of the prompt where it has rows
@@ -180,7 +180,7 @@ def test_a_fault_ends_its_own_request_only(model: str, side: str, monkeypatch: p
     assert failed.error.row == ROWS[model]
     assert all(isinstance(event, Part) for event in found[bad][:-1])
     assert_same(
-        join([event.result for event in found[good]]), expected(model, side)[1], windows=windows(model)
+        merge([event.result for event in found[good]]), expected(model, side)[1], windows=windows(model)
     )
 
 
@@ -219,11 +219,11 @@ def test_text_that_is_fed_is_the_same_speech(model: str, side: str, cut: int) ->
                 session.end(key)
     assert waited
     assert_same(
-        join(parts[key]),
+        merge(parts[key]),
         alone(model, side, request(model, side, SENTENCES, seed=3, **whole)),
         windows=windows(model),
     )
-    assert_same(join(parts[other]), expected(model, side)[0], windows=windows(model))
+    assert_same(merge(parts[other]), expected(model, side)[0], windows=windows(model))
 
 
 @every_model
@@ -305,7 +305,7 @@ def test_a_recording_that_cannot_be_encoded_fails_its_request_only(
     [(key, message)] = failed
     assert key == bad
     assert message.startswith(MESSAGES[LARGER])
-    assert_same(join(parts), whole, windows=windows(model))
+    assert_same(merge(parts), whole, windows=windows(model))
     standing.error = RuntimeError(INTERACTIVITY)
     session.join(request(model, "torch", TEXTS[0], seed=1, prompt=recording(model)))
     with pytest.raises(RuntimeError, match="Interactivity"):

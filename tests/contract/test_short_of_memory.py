@@ -18,7 +18,7 @@ from tests.hosts import LateStream
 from tests.metal_errors import LARGER
 from tts_core.codecs import dac_calls
 from tts_core.errors import ResourceError
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.serving.session import Failed, Part
 
 pytestmark = pytest.mark.rest
@@ -76,7 +76,7 @@ def run(session: Any, asked: Sequence[Any]) -> list[Any]:
         else:
             assert isinstance(event, Part)
             parts[event.key].append(event.result)
-    return [failed.get(key) or join(parts[key]) for key in keys]
+    return [failed.get(key) or merge(parts[key]) for key in keys]
 
 
 @pytest.mark.parametrize("model", DECODERS)
@@ -86,7 +86,7 @@ def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(dac_calls, "ONE_BY_ONE", ())  # streams of Dia share calls
     pipeline, name = speaker(model, side), DECODERS[model]
     asked = [request(model, side, "The inn is near.", seed=3) for _ in range(2)]
-    alone = join(list(pipeline.speak(asked[0])))
+    alone = merge(list(pipeline.speak(asked[0])))
     scarce = Scarce(getattr(pipeline.engine, name), ERRORS[side], most=1)
     monkeypatch.setattr(pipeline.engine, name, scarce)
     session = pipeline.session(2)
@@ -109,14 +109,14 @@ def test_a_window_of_a_stream(model: str, side: str, monkeypatch: pytest.MonkeyP
     pipeline = speaker(model, side)
     monkeypatch.setattr(pipeline.engine, "host", LateStream(pipeline.engine.host))
     codec, asked = pipeline.engine.codec, [request(model, side, "The inn is near.", seed=3) for _ in range(2)]
-    decode, left = codec.decode_piece, Countdown(0)
+    decode, left = codec.decode_window, Countdown(0)
 
-    def decode_piece(*args: Any) -> Any:
+    def decode_window(*args: Any) -> Any:
         if left.ends():
             raise ERRORS[side]
         return decode(*args)
 
-    monkeypatch.setattr(codec, "decode_piece", decode_piece)
+    monkeypatch.setattr(codec, "decode_window", decode_window)
     session = pipeline.session(2)
     known, count = run(session, asked), -left.calls
     assert count >= 6

@@ -28,7 +28,7 @@ from tests.sides import SIDES
 from tts_core import models
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.nn.noise import HostNoise
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.speaking.running import Running
 
 FIRST_STAGES = {
@@ -86,7 +86,7 @@ def test_a_stream_joins_to_the_whole(model: str, side: str) -> None:
     """Parts are counted, and the last one says why it ended."""
     parts = list(speaker(model, side).stream(SENTENCES, seed=3, **given(model, **SMALL[model].cut)))
     assert len(parts) >= 3
-    assert_same(join(parts), whole(model, side), windows=windows(model))
+    assert_same(merge(parts), whole(model, side), windows=windows(model))
     assert [part.segment_idx for part in parts] == list(range(len(parts)))
     assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
     assert [part.finish_reason for part in parts[:-1]] == [None] * (len(parts) - 1)
@@ -99,8 +99,8 @@ def test_a_stream_joins_to_the_whole(model: str, side: str) -> None:
 @every_side
 def test_a_stream_speaks_as_it_is_read(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No step before the first part is wanted, and some only for the next parts."""
-    steps, turn = list[int](), Running.turn
-    monkeypatch.setattr(Running, "turn", lambda slots: [steps.append(1), turn(slots)][1])
+    steps, turn = list[int](), Running.advance
+    monkeypatch.setattr(Running, "advance", lambda slots: [steps.append(1), turn(slots)][1])
     stream = speaker(model, side).stream(SENTENCES, seed=3, **given(model, **SMALL[model].cut))
     assert not steps
     assert next(stream).samples

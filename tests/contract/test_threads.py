@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.speakers import assert_same_speech, every_model, every_side, folder, given, windows
 from tests.sides import SIDES
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 pytestmark = pytest.mark.rest
 
@@ -54,7 +54,7 @@ def test_a_model_speaks_in_any_thread(model: str, side: str) -> None:
         return pipeline.generate(TEXT, seed=3, **given(model))
 
     def streamed() -> GenerationResult:
-        return join(list(pipeline.stream(TEXT, seed=3, **given(model))))
+        return merge(list(pipeline.stream(TEXT, seed=3, **given(model))))
 
     [first] = in_threads(whole)
     [second] = in_threads(streamed)

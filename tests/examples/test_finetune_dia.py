@@ -19,8 +19,8 @@ from examples.finetune_dia.data import (
     divided,
     encode,
     fingerprint,
-    keep,
-    kept,
+    save,
+    saved,
     transcripts,
 )
 from examples.finetune_dia.lora import LowRank, adapt, merge
@@ -109,8 +109,8 @@ def test_recordings_come_back(folder: Path, tmp_path: Path) -> None:
         made = list(encode(said, codec, CONFIG))
     assert bytes(made[2].tokens.astype(np.uint8)) == b"\x01 number 2"
     assert made[0].codes.shape == (30, 4)
-    keep(tmp_path / "codes.npz", made)
-    for one, two in zip(kept(tmp_path / "codes.npz"), made, strict=True):
+    save(tmp_path / "codes.npz", made)
+    for one, two in zip(saved(tmp_path / "codes.npz"), made, strict=True):
         np.testing.assert_array_equal(one.tokens, two.tokens)
         np.testing.assert_array_equal(one.codes, two.codes)
 
@@ -147,11 +147,11 @@ def test_noise_and_dropped_texts() -> None:
     plain = collate(given, CONFIG, rng, CPU, text_dropout=0.0, code_noise=0.0)
     dropped = sum(len(text) == 1 and int(text) == 0 for text in batch.texts)
     assert 8 < dropped < 32
-    codes = plain.heard < CONFIG.eos_token_id
-    wrong = batch.heard != plain.heard
+    codes = plain.waves < CONFIG.eos_token_id
+    wrong = batch.waves != plain.waves
     assert 0.08 < wrong[codes].float().mean() < 0.22
     assert 10 < int((wrong.sum((1, 2)) == 0).sum()) < 30, "half of them hear all right"
-    assert torch.equal(batch.heard[~codes], plain.heard[~codes])
+    assert torch.equal(batch.waves[~codes], plain.waves[~codes])
     assert torch.equal(batch.wanted, plain.wanted)
 
 

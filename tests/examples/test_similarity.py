@@ -58,7 +58,7 @@ def test_what_a_prompt_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None
     good = compared(0, 0, chosen, [voice(200, 0.3, 9)] * 3, settings)
     bad = compared(0, 1, chosen, [voice(100, 0.05, 9)] * 3, settings)
     assert (good.voice, good.tag, bad.tag) == ("slt", "[S1]", "[S2]")
-    assert (good.kept, bad.kept, good.count) == (3, 0, 3)
+    assert (good.length, bad.length, good.count) == (3, 0, 3)
     assert good.cosines[1:] == bad.cosines[1:]
     assert good.cosines[0] > 0.9 > bad.cosines[0]
     assert good.cosines[1] > good.cosines[2] + 0.1

@@ -19,7 +19,7 @@ from examples.train_voice.discriminators import Judges
 from examples.train_voice.export import dac_config, dia_config, generation_config, write
 from examples.train_voice.flite import PHONES, Sound, Spoken
 from examples.train_voice.language_model import Steps
-from examples.train_voice.parameters import FEATURES, HOP, PITCH, SPECTRUM, framed, phases, places
+from examples.train_voice.parameters import FEATURES, HOP, PITCH, SPECTRUM, framed, phases, positions_of
 from examples.train_voice.polish import Contest
 from examples.train_voice.settings import Settings, read_settings
 from examples.train_voice.spectral import MelDistance, mel_filters
@@ -156,7 +156,17 @@ def test_frames_hold_whole_ticks_and_what_is_said() -> None:
 
 
 def test_phones_stand_at_their_letters() -> None:
-    assert places(utterance()) == [0, 0, 1, 3, 4, 5, 5, 6, 7]  # silent at first; x twice; th; silent again
+    assert positions_of(utterance()) == [
+        0,
+        0,
+        1,
+        3,
+        4,
+        5,
+        5,
+        6,
+        7,
+    ]  # silent at first; x twice; th; silent again
     knight = tuple(PHONES.index(name) for name in ("n", "ay", "t"))
     assert letters_of("knight", knight) == (1, 2, 5)
     assert letters_of("a", knight) == (0, 0, 0)

@@ -115,7 +115,7 @@ class Dia2Side(Side):
     def batch(self, texts: int) -> Any:
         """A running batch on a CPU."""
         room = 4 * self.network.config.max_context_steps
-        return self.module("dia2.decoder").make_slots(self.network, texts=texts, room=room)
+        return self.module("dia2.decoder").make_slots(self.network, texts=texts, capacity=room)
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:

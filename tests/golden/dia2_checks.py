@@ -17,7 +17,7 @@ from tests.sides import Side
 from tests.tolerance import EPS, bound
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.inputs import FIRST_STREAM, SAMPLER, Dia2Choice, Dia2Sampling, allowed_ids
-from tts_core.dia2.recordings import Prefix, align, join
+from tts_core.dia2.recordings import Prefix, align, prefix_of
 from tts_core.dia2.run import Dia2Run
 from tts_core.prompt import Word
 
@@ -206,7 +206,7 @@ def check_prefix(case: Case, side: str) -> None:
                 reader.entries(given["text"]),
                 prefix=prefix,
                 initial_padding=given["pad"],
-                keeps_prefix=given["include"],
+                has_prefix=given["include"],
             )
             return one.speak(run, Dia2Sampling(choice, choice))
 
@@ -233,7 +233,7 @@ def _prefix(
     for speaker, name in enumerate(given["speakers"]):
         words = [Word(*word) for word in info["words"][name]]
         parts.append((vectors[f"{name}.codes"], *align(reader.tokenizer, speaker, words, rate)))
-    return join(parts)
+    return prefix_of(parts)
 
 
 def check_sampler(case: Case, kind: str) -> None:

@@ -43,7 +43,7 @@ class DiaSide(Side):
         ids: (S,), tokens: (T, C) → (2, T, C, V), and keys and values, (2, K, T, E); unconditional row first.
         """
         network = self.pipeline.engine.network
-        source = network.read([self.array(ids)], network.encode_nothing())
+        source = network.read([self.array(ids)], network.encode_empty())
         cache = network.new_cache()
         rows = np.stack([tokens, tokens])
         cuts = [(0, prefill), *((t, t + 1) for t in range(prefill, len(tokens)))]

@@ -10,7 +10,7 @@ import numpy as np
 
 from converters.files.readers import SafetensorsCheckpoint
 from converters.maps.mimi import kyutai_rules
-from converters.rules.plan import plan
+from converters.rules.assignment import assigned
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide, bench_of, codec_bench
@@ -45,7 +45,7 @@ def check_mimi(case: Case, side: str) -> None:
 def _kyutai(side: str, file: Path, config: MimiConfig) -> Bench[CodecSide]:
     """kyutai's own layout, which states no sizes."""
     checkpoint = SafetensorsCheckpoint([file])
-    moves = plan(kyutai_rules(config), checkpoint.shapes, parameter_shapes(config))
+    moves = assigned(kyutai_rules(config), checkpoint.shapes, parameter_shapes(config))
     made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
     return bench_of(side, "mimi", Weights(config, made))
 
@@ -168,7 +168,7 @@ def in_pieces(side: CodecSide, codes: np.ndarray, split: Sequence[int]) -> np.nd
     states, made = None, []
     stops = np.cumsum(split)
     for start, stop in zip(stops - split, stops, strict=True):
-        samples, states = side.codec.decode_piece(codes[:, :, start:stop], states)
+        samples, states = side.codec.decode_window(codes[:, :, start:stop], states)
         assert samples.shape[1] == (stop - start) * side.codec.hop_length
         assert {state.steps for state in states} == {STEPS * stop}
         made.append(side.numpy(samples))

@@ -151,7 +151,7 @@ def _rows(
     for b in range(count):
         text = read.encode(layouts.script(texts[b]))
         assert text == run["input_ids"][b], f"{at}, row {b}"
-        voice, instruct, recording, vector, frames = layouts.NOTHING, [], None, None, None
+        voice, instruct, recording, vector, frames = layouts.NO_ID, [], None, None, None
         known = layouts.named_speaker(config, names[b]) if names[b] else None
         if known is not None:
             voice = known.id
@@ -261,14 +261,14 @@ def _check_layout(row: Row, b: int, part: str, vectors: Vectors, benches: Benche
 def spoken(side: ModelSide, rows: list[Row], sampling: Qwen3Sampling, most: int) -> list[np.ndarray]:
     """Speak rows together in slots. → (F, Q) codes each, F at most `most`."""
     room = most + max(len(row.layout.text) for row in rows)
-    slots = side.module("qwen3.decoder").make_slots(side.network, texts=len(rows), room=room)
+    slots = side.module("qwen3.decoder").make_slots(side.network, texts=len(rows), capacity=room)
     for b, row in enumerate(rows):
         frames, noise = None if row.frames is None else row.frames[0], HostNoise(row.seed or 0)
         slots.join({b: Qwen3Inputs(row.layout, sampling, noise, row.speaker, frames)})
     made: dict[int, list[np.ndarray]] = {b: [] for b in range(len(rows))}
-    while slots.plan.texts:
+    while slots.rows.texts:
         [drawn] = slots.read(slots.launch(1))
-        for b in list(slots.plan.texts):
+        for b in list(slots.rows.texts):
             ended = drawn[b, 0] == side.network.config.codec_eos_id
             if not ended:
                 made[b].append(drawn[b])

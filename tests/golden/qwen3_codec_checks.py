@@ -12,7 +12,7 @@ from tests.golden import mimi_checks
 from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
 from tests.golden.codec_bench import CodecSide, codec_bench
-from tts_core.codecs.qwen3_codec import CONTEXT, PIECE, original_pieces
+from tts_core.codecs.qwen3_codec import CONTEXT, PIECE, original_windows
 from tts_core.nn.windows import Window
 
 LAYERS = {
@@ -43,7 +43,7 @@ def check_codec(case: Case, side: str) -> None:
     assert codes.shape[2] == info["frames"]
     bench.compare(f"{case}: dec.wav", vectors["dec.wav"][:, 0], lambda each: each.decode(codes))
     for i, (size, context) in enumerate(info["split"]):
-        pieces = original_pieces(codes.shape[2], size, context)
+        pieces = original_windows(codes.shape[2], size, context)
         run = partial(_apart, codes=codes, pieces=pieces)
         bench.compare(f"{case}: chunk.{i}.wav", vectors[f"chunk.{i}.wav"][:, 0], run)
     for split in ([1] * codes.shape[2], [codes.shape[2] - 4, 4]):
@@ -100,7 +100,7 @@ def _check_layers(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:
                 known[name] = found.expand(path).format(last=last)
 
     def run(side: CodecSide) -> dict[str, np.ndarray]:
-        made = side.outputs(lambda: side.codec.decode_piece(codes, None), *known.values())
+        made = side.outputs(lambda: side.codec.decode_window(codes, None), *known.values())
         # of the vectors the transformer's are (B, T, C), others (B, C, T)
         own = [path for path in made if path.startswith("decoder.pre_transformer")]
         turned = made.keys() - own if side.kind == "mlx" else {"decoder.pre_transformer"} & made.keys()
@@ -120,7 +120,7 @@ def in_pieces(side: CodecSide, codes: np.ndarray, split: list[int]) -> np.ndarra
     states, made = None, []
     stops = np.cumsum(split)
     for start, stop in zip(stops - split, stops, strict=True):
-        samples, states = side.codec.decode_piece(codes[:, :, start:stop], states)
+        samples, states = side.codec.decode_window(codes[:, :, start:stop], states)
         assert samples.shape[1] == (stop - start) * side.codec.hop_length
         assert {state.steps for state in states} == {stop}
         made.append(side.numpy(samples))

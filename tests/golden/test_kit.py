@@ -71,7 +71,7 @@ def port(place: Path, model: str, number: int, run: dict, expected: dict) -> dic
     assert (probe.kind, probe.name) == (kind, run["part"])
     at = f"{number}.row."
     truth = {name.removeprefix(at): calls for name, calls in expected.items() if name.startswith(at)}
-    turned = [name for name in truth if re.fullmatch(probe.turned, name)]
+    turned = [name for name in truth if re.fullmatch(probe.transposed, name)]
     made = trace(side_of(probe, *unloaded(probe, part, "float32"), list(truth), turned), truth)
     results = {f"{number}.out.{name}": calls for name, calls in made.results.items()}
     return {f"{at}{name}": calls for name, calls in made.outputs.items()} | results

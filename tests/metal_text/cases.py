@@ -10,7 +10,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, noise, norm_turn, rows, turn
+from mlx_port.kernels import add_norm, noise, norm_rotate, rows
+from mlx_port.kernels import rotate as turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from tts_core.nn.noise import HostNoise
@@ -81,7 +82,7 @@ def table(count: int, half: int) -> mx.array:
 
 def turned(dtype: mx.Dtype, count: int, heads: int, kept: int, width: int, pairs: bool, spins: int) -> None:
     x, spin = random(count, (heads + 2 * kept) * width, dtype=dtype), table(spins, width // 2)
-    queries, fresh = turn.turn(x, spin, heads, pairs=pairs)
+    queries, fresh = turn.rotate_heads(x, spin, heads, pairs=pairs)
     parts = x.reshape(count, -1, 1, width).astype(F32)
     form = rotate_pairs if pairs else rotate
     plain = form(parts[:, : heads + kept], (spin[:, 0][:, None, None], spin[:, 1][:, None, None]))
@@ -94,7 +95,7 @@ def turned_queries(dtype: mx.Dtype, count: int, heads: int, width: int, spins: i
     x, spin = random(count, heads * width, dtype=dtype), table(spins, width // 2)
     parts = x.reshape(count, heads, 1, width).astype(F32)
     plain = rotate(parts, (spin[:, 0][:, None, None], spin[:, 1][:, None, None]))
-    close(turn.turn_queries(x, spin), plain, 8.0)
+    close(turn.rotate_queries(x, spin), plain, 8.0)
 
 
 def split(
@@ -103,7 +104,7 @@ def split(
     """Compare with the norm, its rounding, and the rotation."""
     x, spin = random(count, (heads + 2 * kept) * width, dtype=dtype), table(spins, width // 2)
     spin, gains = spin.astype(spin_dtype), random(heads + kept, width, seed=3)
-    queries, fresh = norm_turn.norm_turn(x, spin, gains, heads, 1e-5)
+    queries, fresh = norm_rotate.norm_rotate(x, spin, gains, heads, 1e-5)
     parts = x.reshape(count, -1, width).astype(F32)
     normed = (mx.fast.rms_norm(parts[:, : heads + kept], mx.ones(width), 1e-5) * gains)[:, :, None]
     cos, sin = (spin[:, half].astype(F32)[:, None, None] for half in (0, 1))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mlx_port.kernels
-from mlx_port.kernels import add_norm, attention_support, noise, norm_turn, rows, turn
+from mlx_port.kernels import add_norm, attention_support, noise, norm_rotate, rotate, rows
 from mlx_port.kernels.source import Kernel
 from tests.metal_text.cases import BF16, CASES, F32, Case, drawn, normed, product, quantized, split, turned
 from tests.metal_text.compiler import Fault, find
@@ -91,7 +91,7 @@ FAULTS = [
     ),
     Change(noise, "KERNEL", "if (at < numbers) ", "", partial(drawn, 2, (5, 7)), f"not equal|{OUTSIDE}"),
     Change(
-        turn,
+        rotate,
         "KERNEL",
         "spin_shape[0] > 1 ? row : 0",
         "row",
@@ -99,7 +99,7 @@ FAULTS = [
         OUTSIDE,
     ),
     Change(
-        norm_turn,
+        norm_rotate,
         "KERNEL",
         "spin_shape[0] > 1 ? row : 0",
         "row",
@@ -107,14 +107,16 @@ FAULTS = [
         OUTSIDE,
     ),
     Change(
-        norm_turn,
+        norm_rotate,
         "KERNEL",
         "gains[head * width + i + half_width]",
         "gains[head * width + i]",
         partial(split, BF16, BF16, 2, 3, 1, 66, 1),
         "bound",
     ),
-    Change(turn, "KERNEL", "table + half_width", "table", partial(turned, F32, 5, 2, 1, 4, True, 5), "bound"),
+    Change(
+        rotate, "KERNEL", "table + half_width", "table", partial(turned, F32, 5, 2, 1, 4, True, 5), "bound"
+    ),
 ]
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 
 import mlx.core as mx
 
-from mlx_port.kernels import add_norm, noise, norm_turn, rows, source, turn
+from mlx_port.kernels import add_norm, noise, norm_rotate, rotate, rows, source
 
 VIEWS = {
     *("AsStrided", "Broadcast", "BroadcastAxes", "Copy", "Depends", "ExpandDims", "Flatten", "Reshape"),
@@ -31,10 +31,10 @@ STAND_IN = "CumSum"  # the operation that stands for a kernel
 KERNELS = (
     add_norm.KERNEL,
     noise.KERNEL,
-    norm_turn.KERNEL,
+    norm_rotate.KERNEL,
     rows.KERNEL,
     rows.QUANTIZED_KERNEL,
-    turn.KERNEL,
+    rotate.KERNEL,
 )
 
 

@@ -27,7 +27,7 @@ def dia(dtype: str) -> mx.array:
     """Two texts of unequal lengths and unconditional rows."""
     config = dia_config()
     network = PORT.network("dia", tiny(config), dtype)
-    source = network.read([mx.array([5, 6, 7]), mx.array([5])], network.encode_nothing())
+    source = network.read([mx.array([5, 6, 7]), mx.array([5])], network.encode_empty())
     return network(mx.zeros((4, 2, 4), dtype=mx.int32), network.new_cache(), source)
 
 

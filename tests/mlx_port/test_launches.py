@@ -79,7 +79,7 @@ def dia(
     network = Dia(config)
     cast(network, "dia", dtype)
     with mock.patch.object(fused, "independent", product):  # a CPU's calls follow its BLAS
-        batch = dia_slots(network, network.encode_nothing(), texts=1, room=40)
+        batch = dia_slots(network, network.encode_empty(), texts=1, capacity=40)
     grid = np.full((40, 4), -1, np.int32)
     grid[0] = config.bos_token_id
     tokens = np.arange(1, 9).astype(np.int32)
@@ -95,7 +95,7 @@ def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     config = replace(config, intermediate_size=96)
     network = FirstStage(config)
     cast(network, "metavoice", dtype)
-    slots = metavoice_decoder.make_slots(network, texts=1, room=40, end_of_text=2561)
+    slots = metavoice_decoder.make_slots(network, texts=1, capacity=40, end_of_text=2561)
     vector = np.zeros(config.speaker_embedding_size, np.float32)
     ids = np.array([2100, 2101, 2102], np.int32)
     slots.join({0: MetaVoiceInputs(ids, vector, FirstStageSampling(), HostNoise(1))})
@@ -113,7 +113,7 @@ def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     prompt = deep_prompt(codes)
     options = Mars5Options(generate_max_len_override=len(prompt.tokens) + 40)
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    slots = mars5_decoder.make_slots(network, texts=1, room=options.max_len, **ids)
+    slots = mars5_decoder.make_slots(network, texts=1, capacity=options.max_len, **ids)
     slots.join({0: Mars5Inputs(prompt, codes, options, HostNoise(1))})
     slots.read(slots.launch(3))
     mx.eval(slots.state)
@@ -134,7 +134,7 @@ def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     )
     network = Dia2(config)
     cast(network, "dia2", dtype)
-    batch, ids = dia2_slots(network, texts=1, room=40), np.zeros(2 + config.n_streams, np.int32)
+    batch, ids = dia2_slots(network, texts=1, capacity=40), np.zeros(2 + config.n_streams, np.int32)
     choice, free = Dia2Choice(2.0, 50, 0.8, 50), np.append(ids[:2], np.full(config.n_streams, FREE))
     batch.join({0: GivenText([ids, ids, free], Dia2Sampling(choice, choice), HostNoise(1))})
     for _ in range(2):
@@ -209,7 +209,7 @@ def qwen3(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
     network = Qwen3(config)
     cast(network, "qwen3", dtype)
     with mock.patch.object(qwen3_fused, "independent", product):  # a CPU's calls follow its BLAS
-        slots = qwen3_decoder.make_slots(network, texts=1, room=60)
+        slots = qwen3_decoder.make_slots(network, texts=1, capacity=60)
     layout = build(config, [*range(9)], language=None, streamed=True)
     slots.join({0: Qwen3Inputs(layout, Qwen3Sampling(), HostNoise(1))})
     for _ in range(2):
@@ -264,7 +264,7 @@ def test_a_step_reads_its_weights_once() -> None:
     weights += network.logits_dense.weight.nbytes
     with as_on_metal(), mock.patch.object(mx, "async_eval"):
         found = bytes_read(step)
-    seen = batch.plan.texts[0].steps + 1
+    seen = batch.rows.texts[0].steps + 1
     cache = sum(one.both[..., :seen, :].nbytes for one in batch.caches)
     cache += sum(one.nbytes for one in (*batch.state.keys, *batch.state.values))
     assert weights + cache < found <= 1.05 * (weights + cache)

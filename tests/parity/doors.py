@@ -23,7 +23,7 @@ from tests.sides import SIDES
 from tests.temporary import run_folder
 from tts_core.errors import SpeechError
 from tts_core.options import options_class
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Failed
 from tts_core.serving.shelf import Shelf
@@ -58,7 +58,7 @@ class Heard:
         """All but codes and samples, as JSON has it."""
         found: dict[str, Any] = {"error": self.error, "notes": self.notes}
         if self.parts:
-            whole = join(self.parts)
+            whole = merge(self.parts)
             found |= {
                 "seed": whole.seed,
                 "end": whole.finish_reason,

@@ -68,7 +68,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "slots.read": (Call("slots.read"), Call("slots.read", fed=True)),
         "encode": (Call("codec.encode"),),
         "decode": (Call("decode"),),
-        "launch": (Call("codec.decode_piece"), Call("launch"), Call("launch", beside=True), TAKE),
+        "launch": (Call("codec.decode_window"), Call("launch"), Call("launch", beside=True), TAKE),
     },
     "mars5": {
         **SLOTS,
@@ -99,7 +99,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
         "vector": (Call("network.speaker_encoder.embed"),),
         "encode": (Call("codec.encode"),),
         "launch": (
-            Call("codec.decode_piece"),
+            Call("codec.decode_window"),
             Call("launch"),
             Call("launch", fed=True),
             Call("launch", beside=True),

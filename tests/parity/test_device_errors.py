@@ -24,14 +24,14 @@ from tests.tiny.dia2 import recording
 from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
 from tts_core import models
-from tts_core.bulk.asking import BulkWork
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker, codes_hash
 from tts_core.errors import GenerationError, SpeechError
 from tts_core.nn.beside import Then
 from tts_core.options import changed, options_class
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Failed, Part
 
@@ -97,7 +97,7 @@ def generate(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
     def speak(prompt: Any) -> str:
         given = {"prompt": prompt, **options(model, call)}
         if call.fed:
-            return codes_hash(join(list(pipeline.stream(iter(FRAGMENTS), **given))).codes)
+            return codes_hash(merge(list(pipeline.stream(iter(FRAGMENTS), **given))).codes)
         return codes_hash(pipeline.generate(TEXT, **given).codes)
 
     yield speak
@@ -116,7 +116,7 @@ def serve(model: str, pipeline: Any, call: Call) -> Iterator[Speak]:
         for fragment in rest:
             found.feed(fragment)
         found.end()
-        return codes_hash(join(list(found)).codes)
+        return codes_hash(merge(list(found)).codes)
 
     yield speak
     assert engine.ready
@@ -279,7 +279,7 @@ def heard(session: Any) -> tuple[dict[int, GenerationResult], dict[int, Exceptio
         else:
             assert isinstance(event, Part)
             parts.setdefault(event.key, []).append(event.result)
-    return {key: join(made) for key, made in parts.items() if key not in failed}, failed
+    return {key: merge(made) for key, made in parts.items() if key not in failed}, failed
 
 
 @every_side
@@ -319,7 +319,7 @@ def test_sound_that_is_exactly_zero_is_an_error(
     elif model == "metavoice":
         owner, name = pipeline.engine.decoders["vocos"], "decode"
     elif model in ("dia2", "qwen3"):
-        owner, name = pipeline.engine.codec, "decode_piece"
+        owner, name = pipeline.engine.codec, "decode_window"
     decode, most = getattr(owner, name), 0
 
     def decode_some(ones: Any, *args: Any, **kwargs: Any) -> Any:
@@ -336,13 +336,13 @@ def test_sound_that_is_exactly_zero_is_an_error(
 
     monkeypatch.setattr(owner, name, decode_some)
     if model == "dia":  # a stream's windows are each by itself
-        piece = pipeline.engine.codec.decode_piece
+        piece = pipeline.engine.codec.decode_window
 
-        def decode_piece(*args: Any) -> Any:
+        def decode_window(*args: Any) -> Any:
             made = piece(*args)
             return made if most else (0 * made[0], made[1])
 
-        monkeypatch.setattr(pipeline.engine.codec, "decode_piece", decode_piece)
+        monkeypatch.setattr(pipeline.engine.codec, "decode_window", decode_window)
     with pytest.raises(GenerationError, match=r"exactly zero, .* mlx-port doctor"):
         pipeline.generate(TEXT, prompt=VOICE[model], **OPTIONS[model])
     spoken, failed = heard(begin(model, pipeline, TEXT)[0])
@@ -353,4 +353,4 @@ def test_sound_that_is_exactly_zero_is_an_error(
     spoken, failed = heard(session)
     assert not failed
     for one, request in zip(spoken.values(), asked, strict=True):
-        np.testing.assert_array_equal(one.codes, join(list(pipeline.speak(request))).codes)
+        np.testing.assert_array_equal(one.codes, merge(list(pipeline.speak(request))).codes)

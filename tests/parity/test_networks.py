@@ -121,7 +121,7 @@ def test_texts_together_and_late(texts: tuple[int, ...], start: int, *, cross_ro
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         source, cache = (
-            network.read(list(map(framework.array, ids)), network.encode_nothing()),
+            network.read(list(map(framework.array, ids)), network.encode_empty()),
             network.new_cache(),
         )
         for place, layer in enumerate(cache if start else ()):

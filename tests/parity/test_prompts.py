@@ -35,7 +35,7 @@ RANDOM = np.random.default_rng
 def dia(side: str, *, cross_rope: bool = False) -> Case:
     config = dia_config(cross_rope=cross_rope)
     network = Side(side).network("dia", tiny(config, seed=3))
-    slots = Side(side).module("dia.decoder").make_slots(network, network.encode_nothing(), texts=6, room=80)
+    slots = Side(side).module("dia.decoder").make_slots(network, network.encode_empty(), texts=6, capacity=80)
     texts = list[Any]()
     for seed, length in enumerate(LENGTHS):
         prompt = RANDOM(seed).integers(0, 60, (4, length)).astype(np.int32) if seed % 3 else None
@@ -63,7 +63,7 @@ def mars5(side: str, *, window: int | None = None) -> Case:
     config = ar_config() if window is None else ar_config(sliding_window=window)
     network = Side(side).network("mars5", tiny(config, seed=3))
     make = Side(side).module("mars5.decoder").make_slots
-    slots = make(network, texts=6, room=90, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    slots = make(network, texts=6, capacity=90, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
     texts, codes = list[Any](), [reference(5, config, 1), reference(8, config, 2)]
     for seed, length in enumerate(LENGTHS):
         own = codes[seed % 2]
@@ -79,7 +79,7 @@ def mars5_in_a_small_window(side: str) -> Case:
 def metavoice(side: str, sampling: FirstStageSampling | None = None) -> Case:
     lm = LanguageSide(side)
     network, end = lm.first_stage(tiny(first_stage_config())), END_OF_AUDIO + 40
-    slots = lm.module("metavoice.decoder").make_slots(network, texts=6, room=59, end_of_text=end)
+    slots = lm.module("metavoice.decoder").make_slots(network, texts=6, capacity=59, end_of_text=end)
     return slots, [
         MetaVoiceInputs(
             RANDOM(seed).integers(END_OF_AUDIO + 1, end, length).astype(np.int32),
@@ -99,7 +99,7 @@ def qwen3(side: str) -> Case:
     """Every second text with a recording: its vector, and for some its frames."""
     config = qwen3_config("base")
     network = Side(side).network("qwen3", tiny(config))
-    slots = Side(side).module("qwen3.decoder").make_slots(network, texts=6, room=100)
+    slots = Side(side).module("qwen3.decoder").make_slots(network, texts=6, capacity=100)
     texts = list[Any]()
     for seed, length in enumerate(LENGTHS):
         random = RANDOM(seed)
@@ -187,7 +187,7 @@ def test_if_a_text_cannot_be_read_none_joins(case: Callable[[str], Case], side: 
             with pytest.raises(ZeroDivisionError):
                 slots.join({0: texts[0], 1: texts[1]})
             slots._reserve = reserve
-            assert [*slots.plan.texts] == [2]
+            assert [*slots.rows.texts] == [2]
         drawn[fails] = np.concatenate([slots.read(slots.launch(1)) for _ in range(3)])[:, 2]
     np.testing.assert_array_equal(drawn[True], drawn[False])
 

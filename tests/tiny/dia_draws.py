@@ -16,7 +16,7 @@ from tts_core.nn.noise import Noise
 def draws(built: Dia, tokens: np.ndarray, grid: DelayGrid, sampling: DiaSampling, noise: Noise) -> np.ndarray:
     """Draw until the grid of one text is done. tokens: (S,).  → (rows, C)."""
     guided, device, drawn = sampling.cfg_scale != 0, built.logits_dense.weight.device, []
-    source = built.read([torch.from_numpy(tokens).to(device)], built.encode_nothing() if guided else None)
+    source = built.read([torch.from_numpy(tokens).to(device)], built.encode_empty() if guided else None)
     sampler, end = SAMPLER_V01 if built.config.cross_rope else SAMPLER_0626, built.config.eos_token_id
     cache, first = built.new_cache(), 0
     shape = grid.channels, built.config.decoder_config.vocab_size

@@ -10,7 +10,7 @@ import numpy as np
 from tests.tiny.recordings import snippet
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Part
 from tts_core.speaking.speech import CodecMemory, Sound
 
@@ -63,7 +63,7 @@ def served(pipeline: Any, asked: list[Any], *, places: int, seed: int, **how: An
             elif event.result.is_final_chunk:
                 strangers.discard(event.key)
     session.close()
-    return [join(parts[place]) for place in range(len(asked))]
+    return [merge(parts[place]) for place in range(len(asked))]
 
 
 def window(passage: Passage, memory: CodecMemory | None = None) -> Sound:

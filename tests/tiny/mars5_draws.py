@@ -38,7 +38,7 @@ def extend(
     options = replace(options, generate_max_len_override=sequence.max_len)
     vocabulary = sequence.vocabulary
     room, ids = sequence.max_len, {"lowest": vocabulary.lowest, "end": vocabulary.end}
-    own = slots or side.module("mars5.decoder").make_slots(network, texts=1, room=room, **ids)
+    own = slots or side.module("mars5.decoder").make_slots(network, texts=1, capacity=room, **ids)
     own.join({0: Mars5Inputs(sequence.prompt, codes, options, noise)})
     launched, sent = deque[Any](), 0
     while not sequence.done:

@@ -112,7 +112,7 @@ class LanguageSide(Side):
         slots = self.module("metavoice.decoder").make_slots(
             network,
             texts=len(texts),
-            room=network.config.max_position_embeddings - 1,
+            capacity=network.config.max_position_embeddings - 1,
             end_of_text=end_of_text,
         )
         for slot, text in enumerate(texts):

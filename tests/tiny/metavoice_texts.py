@@ -54,7 +54,7 @@ def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
     """
     random, waiting, running, ended = np.random.default_rng(seed), list(texts), dict[int, Text](), []
     while waiting or running:
-        for slot in range(slots.plan.slots):
+        for slot in range(slots.rows.slots):
             if slot in running or not waiting or random.random() < 0.5:
                 continue
             running[slot] = waiting.pop(0)

@@ -257,7 +257,7 @@ class Dac(Codec):
 
     @rounded
     @torch.inference_mode()
-    def decode_piece(
+    def decode_window(
         self, codes: Tensor | np.ndarray, states: States | None, ends: Sequence[int | None] | None = None
     ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams, whose samples come `tts_core.codecs.dac.delay` late.

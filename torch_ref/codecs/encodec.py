@@ -242,9 +242,9 @@ class Encodec(Codec):
         hop, memory = self.hop_length, None
         pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=weight.device)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
-            heard = samples[:, None, window.first * hop : window.stop * hop]
+            section = samples[:, None, window.first * hop : window.stop * hop]
             context = window.start - window.first
-            latents, memory = self.encoder.window(heard, context, memory, encode_tail(self.config))
+            latents, memory = self.encoder.window(section, context, memory, encode_tail(self.config))
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 

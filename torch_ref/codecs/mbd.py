@@ -220,10 +220,10 @@ class MultiBandDiffusion:
             for schedule in (band.schedule for band in self.config.bands)
         ]
         first, sums = 0, list[Tensor]()
-        for b, plan in enumerate(moves):
-            parts = self._run_band(b, plan, first, latents, references, noise, check)
+        for b, move in enumerate(moves):
+            parts = self._run_band(b, move, first, latents, references, noise, check)
             sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
-            first += len(plan)
+            first += len(move)
         return [
             match_levels(total, torch.as_tensor(wave).to(total), self.config.sample_rate)
             for total, wave in zip(sums, references, strict=True)

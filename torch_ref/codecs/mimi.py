@@ -54,7 +54,7 @@ class CausalConv1d(nn.Module):
 
     def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
         if carried and self.padding:
-            return self.conv(carried.joined(x, self.padding))
+            return self.conv(carried.extended(x, self.padding))
         return self.conv(F.pad(x, (self.padding, -x.shape[2] % self.stride)))
 
 
@@ -133,7 +133,7 @@ class Downsampling(nn.Module):
 
     def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
         """Read a piece; only the last one has a partial frame."""
-        known = (carried or Carried()).joined(x, STEPS, x[:, :, :1].expand(-1, -1, STEPS))
+        known = (carried or Carried()).extended(x, STEPS, x[:, :, :1].expand(-1, -1, STEPS))
         last = known[:, :, -1:].expand(-1, -1, -x.shape[2] % STEPS)
         return self.conv(torch.cat((known, last), dim=2))
 
@@ -147,7 +147,7 @@ class DepthwiseConvTranspose1d(nn.Module):
 
     def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
         """Two products a sample: with the last frame and with the one before."""
-        earlier = (carried or Carried()).joined(x, 1)[:, :, :-1]
+        earlier = (carried or Carried()).extended(x, 1)[:, :, :-1]
         taps = self.weight[:, 0, :, None].unbind(1)
         phases = [x * taps[i] + earlier * taps[i + STEPS] for i in range(STEPS)]
         return torch.stack(phases, dim=-1).flatten(2)
@@ -235,8 +235,8 @@ class MimiEncoder(nn.Module):
         hop, states = self.hop_length, None
         pieces = [torch.zeros(samples.shape[0], n_codebooks, 0, dtype=torch.int32, device=samples.device)]
         for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
-            heard = samples[:, None, window.first * hop : window.stop * hop]
-            steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
+            section = samples[:, None, window.first * hop : window.stop * hop]
+            steps = self.encoder(section)[:, :, STEPS * (window.start - window.first) :]
             carried = Carried(states)
             latents = self.downsample(self.encoder_transformer(steps, carried), carried)
             states = carried.after(steps.shape[2])
@@ -284,13 +284,13 @@ class Mimi(Codec, MimiEncoder):
         check_codebooks(self.config, codes.shape[1])
         pieces = [weight.new_zeros(codes.shape[0], 0)]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
-            samples, states = self.decode_piece(codes[:, :, start:stop], states)
+            samples, states = self.decode_window(codes[:, :, start:stop], states)
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
     @rounded
     @torch.inference_mode()
-    def decode_piece(
+    def decode_window(
         self, codes: Tensor | np.ndarray, states: States | None
     ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to the whole decode.

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from torch_ref.device import to_device
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.carried import Carried, Places
+from torch_ref.layers.carried import Carried, StreamPositions
 from torch_ref.layers.norm import LayerNorm
 from torch_ref.layers.rope import rotate
 from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.qwen3_codec import Qwen3DecoderConfig
-from tts_core.nn.positions import stream_places
+from tts_core.nn.positions import stream_positions
 
 
 class LayerScale(nn.Module):
@@ -48,22 +48,22 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, key_rows, bias=False)
         self.o_proj = nn.Linear(rows, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, places: Places, carried: Carried | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: StreamPositions, carried: Carried | None = None) -> Tensor:
         """Attend to x and to the keys before it."""
         projected = [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in projected)
-        q, k = rotate(q, places[:2]), rotate(k, places[:2])
+        q, k = rotate(q, positions[:2]), rotate(k, positions[:2])
         if carried:
             k, v = carried.appended(k, self.window - 1), carried.appended(v, self.window - 1)
-        y = scaled_dot_product_attention(q, k, v, places.mask, enable_gqa=True)
+        y = scaled_dot_product_attention(q, k, v, positions.mask, enable_gqa=True)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
-    def places(self, x: Tensor, carried: Carried | None = None) -> Places:
+    def positions(self, x: Tensor, carried: Carried | None = None) -> StreamPositions:
         """Find the steps of x, (B, T, D), in their streams."""
         carried = carried or Carried()
         sizes = {"window": self.window, "head_dim": self.head_dim, "theta": self.theta}
-        found = stream_places(carried.starts, x.shape[1], carried.held, **sizes)
-        return Places(*(to_device(each, x.device) for each in found))
+        found = stream_positions(carried.starts, x.shape[1], carried.held, **sizes)
+        return StreamPositions(*(to_device(item, x.device) for item in found))
 
 
 class FeedForward(nn.Module):
@@ -91,8 +91,8 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(config)
         self.mlp_layer_scale = LayerScale(width)
 
-    def forward(self, x: Tensor, places: Places, carried: Carried | None = None) -> Tensor:
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+    def forward(self, x: Tensor, positions: StreamPositions, carried: Carried | None = None) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), positions, carried))
         return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
@@ -105,11 +105,11 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
         x = x.transpose(1, 2)
-        places = self.places(x, carried)
+        positions = self.positions(x, carried)
         for layer in self.layers:
-            x = layer(x, places, carried)
+            x = layer(x, positions, carried)
         return x.transpose(1, 2)
 
-    def places(self, x: Tensor, carried: Carried | None = None) -> Places:
+    def positions(self, x: Tensor, carried: Carried | None = None) -> StreamPositions:
         """Find the steps of x, (B, T, D), in their streams."""
-        return cast(TransformerLayer, self.layers[0]).self_attn.places(x, carried)
+        return cast(TransformerLayer, self.layers[0]).self_attn.positions(x, carried)

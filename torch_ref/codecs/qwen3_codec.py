@@ -18,7 +18,7 @@ from torch_ref.codecs.qwen3_decoder import Decoder
 from torch_ref.layers.carried import Carried, States, StreamState
 from torch_ref.limits.precision import Codec, exactly, rounded
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
+from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_windows
 from tts_core.nn.windows import Window
 
 
@@ -46,7 +46,7 @@ class Qwen3Codec(Codec):
 
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""
-        return self.decode_apart(codes, original_pieces(codes.shape[2]))
+        return self.decode_apart(codes, original_windows(codes.shape[2]))
 
     @rounded
     @torch.inference_mode()
@@ -59,13 +59,13 @@ class Qwen3Codec(Codec):
             states, skipped = None, piece.start - piece.first
             for start, stop in self.policy.even_cuts(piece.last - piece.first):
                 cut = codes[:, :, piece.first + start : piece.first + stop]
-                samples, states = self.decode_piece(cut, states)
+                samples, states = self.decode_window(cut, states)
                 made.append(samples[:, max(0, skipped - start) * self.hop_length :])
         return torch.cat(made, dim=1)
 
     @rounded
     @torch.inference_mode()
-    def decode_piece(
+    def decode_window(
         self, codes: Tensor | np.ndarray, states: States | None
     ) -> tuple[Tensor, list[StreamState]]:
         """Decode the next frames of streams at once. Pieces of any lengths add up to one pass over all.

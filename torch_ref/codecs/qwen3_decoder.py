@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch_ref.codecs.encodec import CausalConvTranspose1d
 from torch_ref.codecs.mimi import CausalConv1d, SplitResidualVectorQuantizer, through
 from torch_ref.codecs.mimi_transformer import Attention, LayerScale
-from torch_ref.layers.carried import Carried, Places
+from torch_ref.layers.carried import Carried, StreamPositions
 from torch_ref.layers.feed_forward import FeedForward
 from torch_ref.layers.norm import LayerNorm, RMSNorm
 from torch_ref.layers.snake import LogSnake1d
@@ -43,8 +43,8 @@ class TransformerLayer(nn.Module):
         self.mlp = FeedForward(width, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(width)
 
-    def forward(self, x: Tensor, places: Places, carried: Carried | None = None) -> Tensor:
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), places, carried))
+    def forward(self, x: Tensor, positions: StreamPositions, carried: Carried | None = None) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), positions, carried))
         return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
@@ -60,14 +60,14 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor, carried: Carried | None = None) -> Tensor:
         x = self.input_proj(x.transpose(1, 2))
-        places = self.places(x, carried)
+        positions = self.positions(x, carried)
         for layer in self.layers:
-            x = layer(x, places, carried)
+            x = layer(x, positions, carried)
         return self.output_proj(self.norm(x)).transpose(1, 2)
 
-    def places(self, x: Tensor, carried: Carried | None = None) -> Places:
+    def positions(self, x: Tensor, carried: Carried | None = None) -> StreamPositions:
         """Find the frames of x, (B, T, D), in their streams."""
-        return cast(TransformerLayer, self.layers[0]).self_attn.places(x, carried)
+        return cast(TransformerLayer, self.layers[0]).self_attn.positions(x, carried)
 
 
 class ConvNeXtBlock(nn.Module):

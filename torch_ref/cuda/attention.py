@@ -96,8 +96,8 @@ def attend(
         projected=projected, cos=cos, sin=sin, positions=positions,
         angles=positions if angles is None else angles, keys=keys, values=values, **work._asdict(), out=out,
         gains=cos if gains is None else gains, eps=eps, capacity=capacity, kv_heads=kv_heads,
-        each=int(len(positions) > 1), scale=scale,
-        NORMED=gains is not None, TURN=turn_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+        split_keys=int(len(positions) > 1), scale=scale,
+        NORMED=gains is not None, PAIRS=pairs_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
 
@@ -128,25 +128,25 @@ def attend_source(
     _attend_source[rows * kv_heads, work.splits](
         queries=queries, cos=cos, sin=sin, lengths=lengths, positions=positions, keys=keys, values=values,
         **work._asdict(), out=out, capacity=capacity, kv_heads=kv_heads, scale=scale,
-        TURN=turn_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+        PAIRS=pairs_of(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
 
 
-def turn_of(rotation: Rotation | None, pairing: Pairing) -> int:
+def pairs_of(rotation: Rotation | None, pairing: Pairing) -> int:
     """Return a kernel's number of a rotation; 0 for none."""
     return 0 if rotation is None else {"halves": 1, "neighbors": 2}[pairing]
 
 
 def _sizes(group: int, keys: Tensor, work: Workspace) -> dict[str, Any]:
     width, cores = keys.shape[-1], keys.dtype != torch.float32
-    joined = triton.next_power_of_2(group)
-    members = max(TILE_ROWS, joined) if cores else joined
+    heads = triton.next_power_of_2(group)
+    members = max(TILE_ROWS, heads) if cores else heads
     share = 2 if len(keys) * keys.shape[1] > PROGRAMS * processors(keys.device) else 1
     block = BLOCK // share
     return {
         "GROUP": group,
-        "JOINED": joined,
+        "HEADS": heads,
         "MEMBERS": members,
         "KEYS": max(TILE_ROWS, block // width) if cores else max(1, block // (members * width)),
         "SPLITS": work.splits,
@@ -160,22 +160,25 @@ def _sizes(group: int, keys: Tensor, work: Workspace) -> dict[str, Any]:
 @jit
 def _attend(
     projected, cos, sin, positions, angles, keys, values, parts, sums, arrivals, out, gains, eps,
-    capacity, kv_heads, each, scale,
-    NORMED: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, JOINED: tl.constexpr,
+    capacity, kv_heads, split_keys, scale,
+    NORMED: tl.constexpr, PAIRS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr,
     MEMBERS: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
     CORES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    place, split = tl.program_id(0), tl.program_id(1)
-    row, shared = place // kv_heads, place % kv_heads
+    text, split = tl.program_id(0), tl.program_id(1)
+    row, shared = text // kv_heads, text % kv_heads
     col, member = tl.arange(0, WIDTH), tl.arange(0, MEMBERS)
-    at, angle = tl.load(positions + row * each).to(tl.int32), tl.load(angles + row * each).to(tl.int32)
+    at, angle = (
+        tl.load(positions + row * split_keys).to(tl.int32),
+        tl.load(angles + row * split_keys).to(tl.int32),
+    )
     slot, seen = at % capacity, tl.minimum(at + 1, capacity)
     sharing = tl.minimum(tl.cdiv(seen, KEYS), SPLITS)
     if split >= sharing:
         return
     part = tl.cdiv(seen, sharing)
     start, stop = split * part, tl.minimum(split * part + part, seen)
-    base = place.to(tl.int64) * capacity * WIDTH
+    base = text.to(tl.int64) * capacity * WIDTH
     # earlier rows are in memory before the previous kernel began; the slot's old row is not read
     key, value = _block(keys, values, base, start, stop, slot, col, KEYS, WIDTH)
     if PDL:
@@ -184,9 +187,9 @@ def _attend(
     mine = projected + row * whole * WIDTH
     queries = (shared * GROUP + member)[:, None] * WIDTH
     here = (member < GROUP)[:, None]
-    q = turned(mine + queries, gains, eps, cos, sin, angle, col[None, :], here, NORMED, TURN, WIDTH)
+    q = rotated(mine + queries, gains, eps, cos, sin, angle, col[None, :], here, NORMED, PAIRS, WIDTH)
     own = mine + (GROUP * kv_heads + shared) * WIDTH
-    k = turned(own, gains + WIDTH, eps, cos, sin, angle, col, col < WIDTH, NORMED, TURN, WIDTH)
+    k = rotated(own, gains + WIDTH, eps, cos, sin, angle, col, col < WIDTH, NORMED, PAIRS, WIDTH)
     v = tl.load(own + kv_heads * WIDTH + col)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -199,13 +202,13 @@ def _attend(
     if split == 0:  # the row itself
         score = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], axis=1) * scale
         higher = tl.maximum(top, score)
-        kept, weight = tl.exp(top - higher), tl.exp(score - higher)
-        acc = acc * kept[:, None] + weight[:, None] * v.to(tl.float32)[None, :]
-        total = total * kept + weight
+        rescaled, weight = tl.exp(top - higher), tl.exp(score - higher)
+        acc = acc * rescaled[:, None] + weight[:, None] * v.to(tl.float32)[None, :]
+        total = total * rescaled + weight
         top = higher
-    _join(
-        parts, sums, arrivals, out, place, split, sharing, top, total, acc, col, member,
-        GROUP, JOINED, SPLITS, WIDTH,
+    _merge(
+        parts, sums, arrivals, out, text, split, sharing, top, total, acc, col, member,
+        GROUP, HEADS, SPLITS, WIDTH,
     )  # fmt: skip
 
 
@@ -213,11 +216,11 @@ def _attend(
 def _attend_source(
     queries, cos, sin, lengths, positions, keys, values, parts, sums, arrivals, out,
     capacity, kv_heads, scale,
-    TURN: tl.constexpr, GROUP: tl.constexpr, JOINED: tl.constexpr, MEMBERS: tl.constexpr,
+    PAIRS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, MEMBERS: tl.constexpr,
     KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    place, split = tl.program_id(0), tl.program_id(1)
-    row = place // kv_heads
+    text, split = tl.program_id(0), tl.program_id(1)
+    row = text // kv_heads
     col, member = tl.arange(0, WIDTH), tl.arange(0, MEMBERS)
     at, seen = tl.load(positions + row).to(tl.int32), tl.load(lengths + row).to(tl.int32)
     sharing = tl.maximum(tl.minimum(tl.cdiv(seen, KEYS), SPLITS), 1)
@@ -225,28 +228,28 @@ def _attend_source(
         return
     part = tl.cdiv(seen, sharing)
     start, stop = split * part, tl.minimum(split * part + part, seen)
-    base = place.to(tl.int64) * capacity * WIDTH
+    base = text.to(tl.int64) * capacity * WIDTH
     key, value = _block(keys, values, base, start, stop, -1, col, KEYS, WIDTH)
     if PDL:
         tl.extra.cuda.gdc_wait()
-    place_of_queries = queries + (place * GROUP + member)[:, None] * WIDTH
+    queries_at = queries + (text * GROUP + member)[:, None] * WIDTH
     here = (member < GROUP)[:, None]
-    q = turned(place_of_queries, cos, 0.0, cos, sin, at, col[None, :], here, False, TURN, WIDTH)
+    q = rotated(queries_at, cos, 0.0, cos, sin, at, col[None, :], here, False, PAIRS, WIDTH)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     top, total, acc = _scan(
         q, key, value, keys, values, base, start, stop, -1, col, scale, KEYS, MEMBERS, WIDTH, CORES
     )  # fmt: skip
-    _join(
-        parts, sums, arrivals, out, place, split, sharing, top, total, acc, col, member,
-        GROUP, JOINED, SPLITS, WIDTH,
+    _merge(
+        parts, sums, arrivals, out, text, split, sharing, top, total, acc, col, member,
+        GROUP, HEADS, SPLITS, WIDTH,
     )  # fmt: skip
 
 
 @jit
-def turned(
+def rotated(
     x, gain, eps, cos, sin, at, col, inside,
-    NORMED: tl.constexpr, TURN: tl.constexpr, WIDTH: tl.constexpr,
+    NORMED: tl.constexpr, PAIRS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Load numbers at x + col, RMS-normed if asked, their pairs rotated by the angles of a position."""
     y = tl.load(x + col, mask=inside, other=0.0)
@@ -255,9 +258,9 @@ def turned(
     if NORMED:
         scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=-1, keep_dims=True) / WIDTH + eps)
         y = (wide * scale * tl.load(gain + col)).to(y.dtype)
-    if TURN != 0:
+    if PAIRS != 0:
         half: tl.constexpr = WIDTH // 2
-        if TURN == 1:
+        if PAIRS == 1:
             partner, pair, first = (col + half) % WIDTH, col % half, col < half
         else:
             partner, pair, first = col ^ 1, col // 2, col % 2 == 0
@@ -265,8 +268,8 @@ def turned(
         if NORMED:
             other = (other * scale * tl.load(gain + partner)).to(y.dtype).to(tl.float32)
         c, s = tl.load(cos + at * half + pair), tl.load(sin + at * half + pair)
-        turned = y.to(tl.float32) * c + tl.where(first, -other, other) * s
-        y = turned.to(y.dtype)
+        rotated = y.to(tl.float32) * c + tl.where(first, -other, other) * s
+        y = rotated.to(y.dtype)
     return y
 
 
@@ -275,8 +278,8 @@ def _block(keys, values, base, first, stop, skip, col, KEYS: tl.constexpr, WIDTH
     """Load keys and values of KEYS rows from `first`, (KEYS, E) each; zeros at `skip` and from `stop` on."""
     row = first + tl.arange(0, KEYS)
     there = ((row < stop) & (row != skip))[:, None]
-    place = base + row[:, None] * WIDTH + col[None, :]
-    return tl.load(keys + place, mask=there, other=0.0), tl.load(values + place, mask=there, other=0.0)
+    at = base + row[:, None] * WIDTH + col[None, :]
+    return tl.load(keys + at, mask=there, other=0.0), tl.load(values + at, mask=there, other=0.0)
 
 
 @jit
@@ -298,27 +301,27 @@ def _scan(
             score = tl.sum(q[:, None, :] * key[None, :, :], axis=2)
         score = tl.where(there[None, :], score * scale, -float("inf"))
         higher = tl.maximum(top, tl.max(score, axis=1))
-        kept = tl.exp(top - higher)
+        rescaled = tl.exp(top - higher)
         weight = tl.exp(score - higher[:, None])
-        total = total * kept + tl.sum(weight, axis=1)
+        total = total * rescaled + tl.sum(weight, axis=1)
         if CORES:
             part = tl.dot(weight.to(value.dtype), value)
         else:
             part = tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
-        acc = acc * kept[:, None] + part
+        acc = acc * rescaled[:, None] + part
         top = higher
         key, value = next_key, next_value
     return top, total, acc
 
 
 @jit
-def _join(
-    parts, sums, arrivals, out, place, split, sharing, top, total, acc, col, member,
-    GROUP: tl.constexpr, JOINED: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+def _merge(
+    parts, sums, arrivals, out, row, split, sharing, top, total, acc, col, member,
+    GROUP: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Write a program's part; the last of the `sharing` programs of a place divides their sum."""
     inside = member < GROUP
-    head = place * GROUP + member
+    head = row * GROUP + member
     kind = out.dtype.element_ty
     if sharing == 1:
         result = (acc / total[:, None]).to(kind)
@@ -330,14 +333,14 @@ def _join(
         tl.store(sums + mine, top, mask=inside)
         tl.store(sums + heads * SPLITS + mine, total, mask=inside)
         tl.debug_barrier()
-        before = tl.atomic_add(arrivals + place, 1, sem="acq_rel", scope="gpu")
+        before = tl.atomic_add(arrivals + row, 1, sem="acq_rel", scope="gpu")
         if before == sharing - 1:
-            tl.store(arrivals + place, 0)
+            tl.store(arrivals + row, 0)
             # all heads at once: one after the other, each waits for memory
-            group, each = tl.arange(0, JOINED), tl.arange(0, SPLITS)
-            joined_head = place * GROUP + group
-            at = joined_head[:, None] * SPLITS + each[None, :]
-            there = (group[:, None] < GROUP) & (each[None, :] < sharing)
+            group, splits = tl.arange(0, HEADS), tl.arange(0, SPLITS)
+            out_head = row * GROUP + group
+            at = out_head[:, None] * SPLITS + splits[None, :]
+            there = (group[:, None] < GROUP) & (splits[None, :] < sharing)
             tops = tl.load(sums + at, mask=there, other=-1e38, cache_modifier=".cg")
             totals = tl.load(sums + heads * SPLITS + at, mask=there, other=0.0, cache_modifier=".cg")
             numbers = tl.load(
@@ -346,5 +349,5 @@ def _join(
             )  # fmt: skip
             weights = tl.exp(tops - tl.max(tops, axis=1)[:, None])
             whole = tl.sum(weights[:, :, None] * numbers, axis=1) / tl.sum(weights * totals, axis=1)[:, None]
-            place_out = out + joined_head[:, None] * WIDTH + col[None, :]
-            tl.store(place_out, whole.to(kind), mask=(group < GROUP)[:, None])
+            out_at = out + out_head[:, None] * WIDTH + col[None, :]
+            tl.store(out_at, whole.to(kind), mask=(group < GROUP)[:, None])

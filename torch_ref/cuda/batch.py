@@ -33,7 +33,7 @@ class CapturedDecoder(Protocol):
     noise: (ring, B, ...) float32, uniform numbers for the step; of a ring, without inputs, those of the steps
     to come as log(-log(u)).
     acted: the read of actions, inside of the graph; None without actions.
-    is_kept: False if its memory and graphs are freed with the last text.
+    is_reused: False if its memory and graphs are freed with the last text.
     draws_first: True if a text's first ids are drawn as it is read, and kept until its first step.
     """
 
@@ -43,7 +43,7 @@ class CapturedDecoder(Protocol):
     acted: EarlyRead | None = None
     steps: int = 1
     ahead: int = 1
-    is_kept: bool = True
+    is_reused: bool = True
     draws_first: bool = False
 
     @property
@@ -84,19 +84,19 @@ class CapturedDecoder(Protocol):
 
 
 class CapturedBatch(RunningBatch):
-    """Slots for `texts` texts of at most `room` positions, allocated at once."""
+    """Slots for `texts` texts of at most `capacity` positions, allocated at once."""
 
     decoder: CapturedDecoder
 
     @torch.inference_mode()
-    def __init__(self, decoder: CapturedDecoder, *, texts: int, room: int):
-        self.decoder, self.host, self.plan = decoder, decoder.host, BatchRows(texts, room, is_fixed=True)
+    def __init__(self, decoder: CapturedDecoder, *, texts: int, capacity: int):
+        self.decoder, self.host, self.rows = decoder, decoder.host, BatchRows(texts, capacity, is_fixed=True)
         self.steps, self.ahead = decoder.steps, decoder.ahead
         self.ticks = self.noised = 0
         device = decoder.noise.device
         self.begins = torch.zeros(2, texts, dtype=torch.int64, device=device)  # seeds, and steps at tick 0
         compile_together([*decoder.compiling(), partial(self._fill, 0, 1)])
-        self.graphs = self._captured() if decoder.is_kept else {}
+        self.graphs = self._captured() if decoder.is_reused else {}
 
     @torch.inference_mode()
     def prepare(self) -> None:
@@ -109,8 +109,8 @@ class CapturedBatch(RunningBatch):
         """
         self.graphs = self.graphs or self._captured()
         for (slot, text), read in zip(texts.items(), self.decoder.join(texts), strict=True):
-            joined = self.plan.join(slot, text)
-            joined.read, joined.first = read, int(self.decoder.draws_first)
+            text_rows = self.rows.join(slot, text)
+            text_rows.read, text_rows.first = read, int(self.decoder.draws_first)
         noises = [text.noise for text in texts.values()]
         seeds = [noise.seed if isinstance(noise, HostNoise) else 0 for noise in noises]
         begins = np.array(seeds, np.uint64).astype(np.int64), [-self.ticks] * len(seeds)
@@ -121,26 +121,26 @@ class CapturedBatch(RunningBatch):
     @torch.inference_mode()
     def leave(self, slot: int) -> None:
         """Free a slot. Steps that run already still compute it."""
-        self.plan.leave(slot)
+        self.rows.leave(slot)
         self.decoder.leave(slot)
-        if not self.plan.texts and not self.decoder.is_kept:
+        if not self.rows.texts and not self.decoder.is_reused:
             self.graphs = {}
             self.decoder.close()
 
     @torch.inference_mode()
     def launch(self, steps: int) -> Launched:
         """Run some steps of all texts that do not wait; waits for actions only."""
-        places, failed, first = self.plan.begin(), list[int](), self.ticks
+        running, failed, first = self.rows.begin(), list[int](), self.ticks
         for _ in range(steps):
             self._step()
         reading = begin_read(self.decoder.ids(first, steps))
         if self.decoder.acted is not None:
-            _, failed = self.plan.answer(self.decoder.acted.wait())
-        return Launched([reading], places, failed)
+            _, failed = self.rows.answer(self.decoder.acted.wait())
+        return Launched([reading], running, failed)
 
     def read(self, launched: Launched) -> np.ndarray:
         """Wait for a launch. → (steps, slots, ...) ids; WAITED of a slot that took no part."""
-        return launched.ids(finish_read(launched.readings[0]), self.plan.slots)
+        return launched.ids(finish_read(launched.readings[0]), self.rows.slots)
 
     def _captured(self) -> dict[int, torch.cuda.CUDAGraph]:
         decoder, device = self.decoder, self.decoder.noise.device
@@ -151,16 +151,16 @@ class CapturedBatch(RunningBatch):
         }
 
     def _step(self) -> None:
-        plan, inputs = self.plan, self.decoder.inputs
+        rows, inputs = self.rows, self.decoder.inputs
         if inputs is not None:
-            given = np.vstack((plan.steps(), plan.positions()[: plan.slots], plan.given().T))
+            given = np.vstack((rows.steps(), rows.positions()[: rows.slots], rows.given().T))
             inputs.copy_(self.host.to_device(given.astype(np.int64)))
         if inputs is not None or self.ticks == self.noised:
             self._draw_noise()
-        count = 1 + max(plan.texts)
+        count = 1 + max(rows.texts)
         self.graphs[next(slots for slots in self.graphs if slots >= count)].replay()
         self.ticks += 1
-        plan.end()
+        rows.end()
 
     def _draw_noise(self) -> None:
         """Draw the numbers of the next steps, up to the ring's end."""
@@ -168,11 +168,11 @@ class CapturedBatch(RunningBatch):
         first, count = ticks % len(noise), len(noise) - ticks % len(noise)
         part = noise[first:]
         self._fill(ticks, count)
-        for slot, text in self.plan.drawing.items():
+        for slot, text in self.rows.drawing.items():
             if not isinstance(text.inputs.noise, HostNoise):
-                for place in range(count):
-                    numbers = text.inputs.uniform(text.steps + place, tuple(part.shape[2:]))
-                    part[place, slot].copy_(self.host.to_device(numbers))
+                for index in range(count):
+                    numbers = text.inputs.uniform(text.steps + index, tuple(part.shape[2:]))
+                    part[index, slot].copy_(self.host.to_device(numbers))
         if self.decoder.inputs is None:
             part.log_().neg_().log_()
         self.noised = self.ticks + count

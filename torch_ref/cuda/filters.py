@@ -48,8 +48,8 @@ def first_k_kept(scores, top_k, vocabulary):
         keys = ordered(scores)
         edge = edge_of(keys, top_k)
         above, ties = keys > edge, (keys == edge).to(tl.int32)
-        room = top_k - tl.sum(above.to(tl.int32), axis=0)
-        kept = above | ((ties > 0) & (tl.cumsum(ties, axis=0) <= room))
+        left = top_k - tl.sum(above.to(tl.int32), axis=0)
+        kept = above | ((ties > 0) & (tl.cumsum(ties, axis=0) <= left))
         scores = tl.where(kept, scores, -float("inf"))
     return scores
 

@@ -69,14 +69,14 @@ class FusedStack:
         self.most_few = most_few
 
     def run(
-        self, x: Tensor, places: Tensor, positions: Tensor, memory: StackMemory
+        self, x: Tensor, slots: Tensor, positions: Tensor, memory: StackMemory
     ) -> tuple[Tensor, Tensor | None]:
         """Run a row of each text, x (R, D), which is overwritten.
 
-        places, positions: (R,) or (1,) int64, of the row in the cache and of its angles.
+        slots, positions: (R,) or (1,) int64, of the row in the cache and of its angles.
         Returns x, and what is still to be added to it or None.
         """
-        attend = partial(self._attend, places=places, positions=positions, memory=memory)
+        attend = partial(self._attend, slots=slots, positions=positions, memory=memory)
         return (self._few if len(x) <= self.most_few else self._many)(x, attend)
 
     def read(self, x: Tensor, spots: Tensor, memory: StackMemory) -> tuple[Tensor, Tensor | None]:
@@ -92,12 +92,12 @@ class FusedStack:
             return normed_linear(x, gain, self.eps, weight)
         return self._norm_linear(x, added, gain, weight)
 
-    def compiling(self, x: Tensor, places: Tensor, memory: StackMemory) -> list[Callable[[], object]]:
+    def compiling(self, x: Tensor, slots: Tensor, memory: StackMemory) -> list[Callable[[], object]]:
         """List calls that launch each kernel of a layer once, on arbitrary rows. x: (R, D)."""
         layer, eps, rows = self.layers[0], self.eps, len(x)
         projected = x.new_zeros(rows, len(layer.qkv))
         attended, inner = x.new_zeros(rows, layer.out.shape[1]), x.new_zeros(rows, layer.down.shape[1])
-        both: list[Callable[[], object]] = [lambda: self._attend(projected, 0, places, places, memory)]
+        both: list[Callable[[], object]] = [lambda: self._attend(projected, 0, slots, slots, memory)]
         if rows > self.most_few:
             return [
                 *both,
@@ -135,10 +135,10 @@ class FusedStack:
         return F.linear(pointwise.add_norm(x, added, gain, self.eps).to(weight.dtype), weight)
 
     def _attend(
-        self, projected: Tensor, index: int, places: Tensor, positions: Tensor, memory: StackMemory
+        self, projected: Tensor, index: int, slots: Tensor, positions: Tensor, memory: StackMemory
     ) -> Tensor:
         return attend(
-            projected, places, memory.keys[index], memory.values[index], memory.work, scale=self.scale,
+            projected, slots, memory.keys[index], memory.values[index], memory.work, scale=self.scale,
             rotation=self.rotation, pairing=self.pairing, angles=positions,
             gains=self.layers[index].heads, eps=self.eps,
         )  # fmt: skip

@@ -35,29 +35,29 @@ def _fill_uniform(out, seeds, steps, first, ring, texts, numbers, BLOCK: tl.cons
     tick, text = first + tl.program_id(0), tl.program_id(1)
     step = tl.load(steps + text) + tick
     block = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    nothing = tl.zeros([BLOCK], dtype=tl.uint64)
-    key0 = nothing + tl.load(seeds + text).to(tl.uint64, bitcast=True)
-    key1 = nothing
-    c0, c1, c2 = (block + 1).to(tl.uint64), nothing, nothing
-    c3 = nothing + step.to(tl.uint64, bitcast=True)
+    zeros = tl.zeros([BLOCK], dtype=tl.uint64)
+    key0 = zeros + tl.load(seeds + text).to(tl.uint64, bitcast=True)
+    key1 = zeros
+    c0, c1, c2 = (block + 1).to(tl.uint64), zeros, zeros
+    c3 = zeros + step.to(tl.uint64, bitcast=True)
     for _ in tl.static_range(10):
-        high0, low0 = tl.umulhi(c0, nothing + 0xD2E7470EE14C6C93), c0 * 0xD2E7470EE14C6C93
-        high1, low1 = tl.umulhi(c2, nothing + 0xCA5A826395121157), c2 * 0xCA5A826395121157
+        high0, low0 = tl.umulhi(c0, zeros + 0xD2E7470EE14C6C93), c0 * 0xD2E7470EE14C6C93
+        high1, low1 = tl.umulhi(c2, zeros + 0xCA5A826395121157), c2 * 0xCA5A826395121157
         c0, c1, c2, c3 = high1 ^ c1 ^ key0, low1, high0 ^ c3 ^ key1, low0
         key0 += 0x9E3779B97F4A7C15
         key1 += 0xBB67AE8584CAA73B
-    place = out + ((tick % ring) * texts + text).to(tl.int64) * numbers
-    _put(place, block, 0, c0, step, numbers)
-    _put(place, block, 1, c1, step, numbers)
-    _put(place, block, 2, c2, step, numbers)
-    _put(place, block, 3, c3, step, numbers)
+    at = out + ((tick % ring) * texts + text).to(tl.int64) * numbers
+    _put(at, block, 0, c0, step, numbers)
+    _put(at, block, 1, c1, step, numbers)
+    _put(at, block, 2, c2, step, numbers)
+    _put(at, block, 3, c3, step, numbers)
 
 
 @jit
-def _put(place, block, word: tl.constexpr, bits, step, numbers):
+def _put(address, block, word: tl.constexpr, bits, step, numbers):
     """The low half of a word, then the high one, 23 bits and a half of each."""
     at = block * 8 + word * 2
     low = ((bits & 0xFFFFFFFF) >> 9).to(tl.float32)
     high = (bits >> 41).to(tl.float32)
-    tl.store(place + at, tl.where(step < 0, 0.5, (low + 0.5) * (1 / 8388608)), mask=at < numbers)
-    tl.store(place + at + 1, tl.where(step < 0, 0.5, (high + 0.5) * (1 / 8388608)), mask=at + 1 < numbers)
+    tl.store(address + at, tl.where(step < 0, 0.5, (low + 0.5) * (1 / 8388608)), mask=at < numbers)
+    tl.store(address + at + 1, tl.where(step < 0, 0.5, (high + 0.5) * (1 / 8388608)), mask=at + 1 < numbers)

@@ -55,15 +55,15 @@ def add_layer_norm(
     return out
 
 
-def gated(joined: Tensor) -> Tensor:
+def gated(gate_up: Tensor) -> Tensor:
     """Compute silu(gate) · up. (R, 2N), gate and up side by side → (R, N)."""
-    rows, width = joined.shape[0], joined.shape[1] // 2
-    out = joined.new_empty(rows, width)
-    _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **pdl(out.device))
+    rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+    out = gate_up.new_empty(rows, width)
+    _gated[rows, triton.cdiv(width, 1024)](gate_up, out, width, BLOCK=1024, num_warps=4, **pdl(out.device))
     return out
 
 
-def turn(x: Tensor, rotation: Rotation, heads: int, length: int) -> None:
+def rotate(x: Tensor, rotation: Rotation, heads: int, length: int) -> None:
     """Rotate the first `heads` heads of every row by its position, in place, as layers.rope.rotate does.
 
     x: (R, N), contiguous; row r is at position r % length.
@@ -71,7 +71,7 @@ def turn(x: Tensor, rotation: Rotation, heads: int, length: int) -> None:
     """
     cos, sin = rotation
     half = cos.shape[1]
-    _turn[len(x), heads](
+    _rotate[len(x), heads](
         x, cos, sin, x.shape[1], length, HALF=half, BLOCK=triton.next_power_of_2(half), num_warps=1,
         enable_fp_fusion=False, **pdl(x.device),
     )  # fmt: skip
@@ -133,12 +133,12 @@ def standardized(y, inside, width, eps):
 
 
 @jit
-def _gated(joined, out, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _gated(gate_up, out, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
     row, col = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    at = joined + row.to(tl.int64) * 2 * width + col
+    at = gate_up + row.to(tl.int64) * 2 * width + col
     gate = tl.load(at, mask=col < width, other=0.0)
     up = tl.load(at + width, mask=col < width, other=0.0).to(tl.float32)
     kind = gate.dtype
@@ -148,7 +148,7 @@ def _gated(joined, out, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
 
 
 @jit
-def _turn(x, cos, sin, width, length, HALF: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _rotate(x, cos, sin, width, length, HALF: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     row, col = tl.program_id(0), tl.arange(0, BLOCK)
     inside = col < HALF
     angle = row % length * HALF + col

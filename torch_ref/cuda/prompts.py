@@ -25,7 +25,7 @@ class PromptRows(NamedTuple):
 
     first: int
     count: int
-    place: int
+    row: int
 
 
 class Pass(NamedTuple):
@@ -62,11 +62,11 @@ class PromptReader:
 
         Returns the last row of each after the layers, (B, D), without prompts of no positions.
         """
-        made, places = [x[:0]], list[int]()
-        for one in passes(prompts):
-            made += self._replayed(x[self.host.to_device(one.rows)], self.host.to_device(one.spots))
-            places += [place if count else -1 for place, count in one.spots.tolist()]
-        order = [places.index(one.place) for one in prompts if one.count]
+        made, found = [x[:0]], list[int]()
+        for reading in passes(prompts):
+            made += self._replayed(x[self.host.to_device(reading.rows)], self.host.to_device(reading.spots))
+            found += [index if count else -1 for index, count in reading.spots.tolist()]
+        order = [found.index(prompt.row) for prompt in prompts if prompt.count]
         return torch.cat(made)[self.host.to_device(np.array(order, np.int64))]
 
     def prepare(self, x: Tensor, keys: Tensor | None = None) -> None:
@@ -76,14 +76,14 @@ class PromptReader:
         """
         rows, _, capacity, _ = (self.memory.keys[0] if keys is None else keys).shape
         for texts, length in shapes(rows, capacity):
-            nothing = self.host.to_device(np.zeros((texts, 2), np.int64))
-            self._replayed(x.new_zeros(texts * length, x.shape[1]), nothing)
+            no_spots = self.host.to_device(np.zeros((texts, 2), np.int64))
+            self._replayed(x.new_zeros(texts * length, x.shape[1]), no_spots)
 
     @torch.inference_mode()
     def warm(self, x: Tensor) -> None:
         """Launch each kernel, and keep nothing. x: any tensor of the rows' dtype, (N, D)."""
-        [one] = passes([PromptRows(0, 1, 0)])
-        self._read(x.new_zeros(len(one.rows), x.shape[1]), self.host.to_device(0 * one.spots))
+        [reading] = passes([PromptRows(0, 1, 0)])
+        self._read(x.new_zeros(len(reading.rows), x.shape[1]), self.host.to_device(0 * reading.spots))
 
     def _read(self, x: Tensor, spots: Tensor) -> Sequence[Tensor]:
         x, added = self.stack.read(x, spots, self.memory)
@@ -94,7 +94,7 @@ class PromptReader:
 
 def lengthened(rotation: Rotation) -> Rotation:
     """Add positions to tables, (T, E/2) each, for those that fill up prompts."""
-    cos, sin = (F.pad(one, (0, 0, 0, filled(len(one)) - len(one))) for one in rotation)
+    cos, sin = (F.pad(item, (0, 0, 0, filled(len(item)) - len(item))) for item in rotation)
     return cos, sin
 
 
@@ -120,7 +120,7 @@ def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:
     def size(prompt: PromptRows) -> int:
         return filled(prompt.count)
 
-    for length, found in groupby(sorted((one for one in prompts if one.count), key=size), size):
+    for length, found in groupby(sorted((prompt for prompt in prompts if prompt.count), key=size), size):
         alike, most = [*found], max(1, TOGETHER // length)
         for group in (alike[start : start + most] for start in range(0, len(alike), most)):
             free = power(len(group)) - len(group)

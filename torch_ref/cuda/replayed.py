@@ -51,7 +51,7 @@ class ReplayedTensors:
         """Run the call on the current stream, which must not be the default one, and always the same."""
         if not given[0].is_cuda or not self._is_small(given[0].shape):
             return self._run(*given)
-        key = *((one.shape, one.dtype) for one in given), self._setting()
+        key = *((item.shape, item.dtype) for item in given), self._setting()
         if key not in self._graphs:
             self._graphs[key] = None
             while len(self._graphs) > SHAPES:
@@ -66,13 +66,13 @@ class ReplayedTensors:
             graph = self._graphs[key] = self._captured(given)
         torch._foreach_copy_(graph.given, list(given))  # pyright: ignore[reportPrivateImportUsage]
         graph.graph.replay()
-        return [one.clone() for one in graph.made]  # the next graph computes in the same memory
+        return [sound.clone() for sound in graph.made]  # the next graph computes in the same memory
 
     def _captured(self, tensors: Sequence[Tensor]) -> _Graph:
         """Capture the call. torch.cuda.graph would wait for all streams, and give cached memory back."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph, given = torch.cuda.CUDAGraph(), [self._input(*each) for each in enumerate(tensors)]
+        graph, given = torch.cuda.CUDAGraph(), [self._input(*item) for item in enumerate(tensors)]
         with uncollected():
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
@@ -81,12 +81,12 @@ class ReplayedTensors:
                 graph.capture_end()
         return _Graph(graph, given, made)
 
-    def _input(self, place: int, one: Tensor) -> Tensor:
+    def _input(self, index: int, tensor: Tensor) -> Tensor:
         """Return the memory that a graph reads a tensor from, as large as that of any graph before."""
-        key = place, one.dtype
-        if key not in self._inputs or self._inputs[key].numel() < one.numel():
-            self._inputs[key] = one.new_empty(one.numel())
-        return self._inputs[key][: one.numel()].view(one.shape)
+        key = index, tensor.dtype
+        if key not in self._inputs or self._inputs[key].numel() < tensor.numel():
+            self._inputs[key] = tensor.new_empty(tensor.numel())
+        return self._inputs[key][: tensor.numel()].view(tensor.shape)
 
 
 class ReplayedAside(ReplayedTensors):
@@ -108,10 +108,10 @@ class ReplayedAside(ReplayedTensors):
         with torch.cuda.stream(side):
             made = super().__call__(*given)
         current.wait_stream(side)
-        for one in given:
-            one.record_stream(side)
-        for one in made:
-            one.record_stream(current)
+        for item in given:
+            item.record_stream(side)
+        for sound in made:
+            sound.record_stream(current)
         return made
 
 

@@ -82,9 +82,9 @@ def _programs(
     block, warps, programs = triton.next_power_of_2(width), WARPS, PROGRAMS
     if in_parts and block > LONG:
         block, warps, programs = PART, PART_WARPS, PART_PROGRAMS
-    each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
-    count = min(triton.cdiv(rows, each), programs * processors(weight.device))
-    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps}
+    tile_rows = max(1, TILE_BYTES // (block * weights * weight.element_size()))
+    count = min(triton.cdiv(rows, tile_rows), programs * processors(weight.device))
+    sizes = {"R": len(x), "ROWS": tile_rows, "BLOCK": block, "num_warps": warps}
     return (count,), sizes | pdl(weight.device)
 
 
@@ -105,9 +105,9 @@ def _normed_linear(
     a = _normed(a, factor, width, eps, tile.dtype)
     b = _normed(b, factor, width, eps, tile.dtype) if R > 1 else a
     c = _normed(c, factor, width, eps, tile.dtype) if R > 2 else a
-    for place in range(first, tiles, step):
-        following = _tile(weight, place + step, rows, width, col, ROWS)
-        row = place * ROWS + tl.arange(0, ROWS)
+    for number in range(first, tiles, step):
+        following = _tile(weight, number + step, rows, width, col, ROWS)
+        row = number * ROWS + tl.arange(0, ROWS)
         ya, yb, yc = _products(tile, a, b, c, R)
         _put(out, row, rows, ya, yb, yc, R)
         tile = following
@@ -132,10 +132,10 @@ def _gated_linear(
     a = _normed(a, factor, width, eps, kind)
     b = _normed(b, factor, width, eps, kind) if R > 1 else a
     c = _normed(c, factor, width, eps, kind) if R > 2 else a
-    for place in range(first, tiles, step):
-        gate_next = _tile(gate, place + step, rows, width, col, ROWS)
-        up_next = _tile(up, place + step, rows, width, col, ROWS)
-        row = place * ROWS + tl.arange(0, ROWS)
+    for number in range(first, tiles, step):
+        gate_next = _tile(gate, number + step, rows, width, col, ROWS)
+        up_next = _tile(up, number + step, rows, width, col, ROWS)
+        row = number * ROWS + tl.arange(0, ROWS)
         ga, gb, gc = _products(gate_tile, a, b, c, R)
         ua, ub, uc = _products(up_tile, a, b, c, R)
         _put(out, row, rows, _gated(ga, ua, kind), _gated(gb, ub, kind), _gated(gc, uc, kind), R)
@@ -156,8 +156,8 @@ def _add_linear(
         tl.extra.cuda.gdc_launch_dependents()
     if PARTS == 1:
         a, b, c = _rows(hidden, col, width, R)
-    for place in range(first, tiles, step):
-        row = place * ROWS + tl.arange(0, ROWS)
+    for number in range(first, tiles, step):
+        row = number * ROWS + tl.arange(0, ROWS)
         kind = tile.dtype
         inside = row < rows
         old_a = tl.load(x + row, mask=inside, other=0.0)  # here, so that no sum waits for it
@@ -171,7 +171,7 @@ def _add_linear(
         ya = tl.zeros([ROWS], dtype=tl.float32)
         yb, yc = ya, ya
         for part in range(PARTS):
-            after = tl.where(part + 1 < PARTS, place, place + step)
+            after = tl.where(part + 1 < PARTS, number, number + step)
             at = (part + 1) % PARTS * BLOCK + col
             following = _tile(weight, after, rows, width, at, ROWS)
             if PARTS > 1:
@@ -187,9 +187,9 @@ def _add_linear(
 
 
 @jit
-def _tile(weight, place, rows, width, col, ROWS: tl.constexpr):
+def _tile(weight, number, rows, width, col, ROWS: tl.constexpr):
     """Load ROWS rows of a weight from place · ROWS on; zeros past its end."""
-    row = place * ROWS + tl.arange(0, ROWS)
+    row = number * ROWS + tl.arange(0, ROWS)
     inside = (row[:, None] < rows) & (col[None, :] < width)
     return tl.load(weight + row[:, None] * width + col[None, :], mask=inside, other=0.0)
 

@@ -116,8 +116,8 @@ def _draw_rows(
     LOWEST: tl.constexpr, ABOVE: tl.constexpr, GROUPS: tl.constexpr, AFTER: tl.constexpr,
     WIDE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    text, channel, place = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
-    ids = LOWEST + place
+    text, channel, index = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
+    ids = LOWEST + index
     inside, step = ids < sizes.vocabulary, tl.load(rows.step + text)
     numbers = rows.noise + (tl.maximum(step, 0) % sizes.noise_ring).to(tl.int64) * sizes.noise_step
     numbers += text * sizes.noise_text + channel * sizes.vocabulary
@@ -126,7 +126,7 @@ def _draw_rows(
     else:
         noise = tl.load(numbers)
     temperature = tl.load(table.temperature + text * sizes.table_row)  # and its line, for the other columns
-    allowed, counts, penalty = inside, place, 0.0
+    allowed, counts, penalty = inside, index, 0.0
     if rows.allowed is not None:
         allowed = tl.load(rows.allowed + channel * sizes.vocabulary + ids, mask=inside, other=0) > 0
     if rows.counts is not None:
@@ -153,7 +153,7 @@ def _draw_rows(
     cond = tl.load(first + ids, mask=inside, other=0.0).to(tl.float32)
     wrong = (cond - cond != 0).to(tl.int32)  # NaN or infinity
     for start in range(0, LOWEST, BLOCK):  # ids below, which are not drawn, but finite
-        below = tl.load(first + start + place, mask=start + place < LOWEST, other=0.0).to(tl.float32)
+        below = tl.load(first + start + index, mask=start + index < LOWEST, other=0.0).to(tl.float32)
         wrong |= (below - below != 0).to(tl.int32)
     uncond, bare = cond, cond
     if GROUPS > 1:
@@ -175,7 +175,7 @@ def _draw_rows(
     else:
         weights = tl.exp(scores - tl.max(scores, axis=0))
         sums = tl.cumsum(weights, axis=0)
-        whole = tl.sum(tl.where(place == BLOCK - 1, sums, 0.0), axis=0)
+        whole = tl.sum(tl.where(index == BLOCK - 1, sums, 0.0), axis=0)
         possible = weights > 0
         beyond = tl.min(tl.where(possible & (sums / whole > noise), ids, sizes.vocabulary), axis=0)
         chosen = tl.minimum(beyond, tl.max(tl.where(possible, ids, 0), axis=0))
@@ -197,7 +197,7 @@ def _apply(
         guided = cond + tl.load(table.cfg_scale + at) * (cond - uncond)
         guided = tl.where(inside, guided, -float("inf"))
     elif RULE == "nearer_guidance":
-        start = tl.where(tl.load(table.near + at) > 0, cond, uncond)
+        start = tl.where(tl.load(table.from_conditional + at) > 0, cond, uncond)
         guided = start + tl.load(table.factor + at) * (cond - uncond)
         guided = tl.where(inside, guided, -float("inf"))
     elif RULE == "three_way_guidance":

@@ -42,15 +42,15 @@ class DiaState(NamedTuple):
 
 
 class DiaDecoder(BatchDecoder):
-    """The decoder. nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    """The decoder. empty: (1, 1, source width), the encoding of the empty text; None without guidance.
 
     Rows are the conditional ones of all texts, then the unconditional ones.
     """
 
-    def __init__(self, network: Dia, nothing: Tensor | None):
+    def __init__(self, network: Dia, empty: Tensor | None):
         self.dia, self.host, config = network, Host(network.logits_dense), network.config
         self.numbers = config.decoder_config.num_channels, config.decoder_config.vocab_size
-        self.constants = None if nothing is None else network.model.decoder.constants(nothing)
+        self.constants = None if empty is None else network.model.decoder.constants(empty)
         self.delays = self.host.to_device(np.array(config.delay_pattern))
         self.settings = TextSettings(SAMPLER_V01 if config.cross_rope else SAMPLER_0626, self.host)
         self.allowed = self.host.to_device(allowed_ids(*self.numbers, config.eos_token_id))
@@ -58,15 +58,19 @@ class DiaDecoder(BatchDecoder):
     def read(self, texts: Sequence[DiaInputs]) -> list[TextRead]:
         """Read texts, and the rows before the last known ones."""
         to_device, decoder = self.host.to_device, self.dia.model.decoder
-        heard = Packed.of(len(text.tokens) for text in texts)
+        packed_texts = Packed.of(len(text.tokens) for text in texts)
         ids = to_device(np.concatenate([text.tokens for text in texts])[None])
-        with sequences_apart(self.dia, heard):
-            source = self.dia.read_packed(ids, heard.everywhere(to_device))
+        with sequences_apart(self.dia, packed_texts):
+            source = self.dia.read_packed(ids, packed_texts.everywhere(to_device))
         packed = Packed.of(text.positions for text in texts)
         caches = packed.caches(decoder.layers, to_device)
         if packed.total:
             rows = to_device(np.concatenate([text.grid[: text.positions] for text in texts])[None]).long()
-            spans = [pair for pair in zip(packed.spans, heard.spans, strict=True) if pair[0] in packed.filled]
+            spans = [
+                pair
+                for pair in zip(packed.spans, packed_texts.spans, strict=True)
+                if pair[0] in packed.filled
+            ]
             constants = self.constants if texts[0].rows == 2 else None
             own = source._replace(
                 mask=PackedMask(PackedPart(*pair) for pair in spans), unconditional=constants
@@ -75,13 +79,15 @@ class DiaDecoder(BatchDecoder):
                 decoder(torch.cat([rows] * texts[0].rows), caches, own)
         config, like = self.dia.config.decoder_config, source.keys[0]
         empty = like.new_zeros(texts[0].rows, config.num_key_value_heads, 0, config.head_dim)
-        states = (self._state(text, source, span) for text, span in zip(texts, heard.spans, strict=True))
+        states = (
+            self._state(text, source, span) for text, span in zip(texts, packed_texts.spans, strict=True)
+        )
         return [*map(TextRead, states, packed.keys(caches, empty))]
 
     def _state(self, text: DiaInputs, source: DiaSource, span: slice) -> DiaState:
         """Return the first state of a text. span: its place in the source."""
         last = self.host.to_device(text.grid[None, text.positions]).long()
-        keys, values = (tuple(each[:, :, span] for each in layers) for layers in source[:2])
+        keys, values = (tuple(layer[:, :, span] for layer in layers) for layers in source[:2])
         return DiaState(last, torch.full_like(last[:, :1], RUNNING), keys, values)
 
     def step(
@@ -89,7 +95,7 @@ class DiaDecoder(BatchDecoder):
     ) -> tuple[Tensor, DiaGiven]:
         """Compute logits of the next rows, (R, C, V) float32."""
         decoder, known, texts = self.dia.model.decoder, DiaGiven.of(given), len(given)
-        copies, mask = len(at.places) // texts, None
+        copies, mask = len(at.on_host) // texts, None
         if known.lengths.min() < known.lengths.max():
             seen = np.arange(known.lengths.max()) < known.lengths[:, None]
             mask = self.host.to_device(seen)[:, None, None]
@@ -142,12 +148,14 @@ class DiaDecoder(BatchDecoder):
 
 
 @torch.inference_mode()
-def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, room: int, **bounds: int) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` rows, of which the last is not read.
+def make_slots(
+    network: Dia, empty: Tensor | None, *, texts: int, capacity: int, **bounds: int
+) -> RunningBatch:
+    """Open a batch of at most `texts` texts of at most `capacity` rows, of which the last is not read.
 
-    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    empty: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
-    return RunningBatch(DiaDecoder(network, nothing), texts=texts, room=room - 1)
+    return RunningBatch(DiaDecoder(network, empty), texts=texts, capacity=capacity - 1)
 
 
 def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int) -> GenerationError:
@@ -159,6 +167,6 @@ def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int
     """
     dtype = name_of(network.model.decoder.embeddings.embed.weight.dtype)
     with watched(network) as found, torch.inference_mode():
-        source = network.read([tokens], network.encode_nothing() if guided else None)
+        source = network.read([tokens], network.encode_empty() if guided else None)
         network.next_logits(torch.cat((rows, rows)) if guided else rows, network.new_cache(), source)
     return NotFiniteError(next(iter(found), None), dtype, text=text, row=rows.shape[1])

@@ -293,7 +293,7 @@ class Dia(nn.Module):
     def read(self, texts: Sequence[Tensor], unconditional: Tensor | None = None) -> DiaSource:
         """Encode texts one at a time, so that each is independent of the others' length. (S,) int each.
 
-        unconditional: from `encode_nothing`; None without unconditional rows.
+        unconditional: from `encode_empty`; None without unconditional rows.
         """
         encoded = [self.model.encoder(ids[None])[0] for ids in texts]
         longest = max(len(rows) for rows in encoded)
@@ -308,7 +308,7 @@ class Dia(nn.Module):
         """Encode packed texts, each by itself. (1, ΣS) int → keys and values (1, H, ΣS, E)."""
         return self.model.decoder.source(self.model.encoder(ids, cache), None, at=cache.length)
 
-    def encode_nothing(self) -> Tensor:
+    def encode_empty(self) -> Tensor:
         """Encode the unconditional text: all zero ids have this same vector. → (1, 1, source width)."""
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))

@@ -26,6 +26,6 @@ def compose(networks: Mapping[str, Any], documents: Documents = NONE, **forms: A
     """
     network, codec = networks["dia"], networks["dac"]
     host = Host(network.model.decoder.embeddings.embed)
-    host.codec, nothing = codec, torch.inference_mode()(network.encode_nothing)
+    host.codec, empty = codec, torch.inference_mode()(network.encode_empty)
     how = {"make_slots": make_slots, "decode": codec.decode_whole, "fault": fault} | forms
-    return DiaPipeline(DiaNet(networks, documents, host, encode_nothing=nothing, **how))
+    return DiaPipeline(DiaNet(networks, documents, host, encode_empty=empty, **how))

@@ -41,7 +41,7 @@ class Dia2Decoder(BatchDecoder):
         self.network, self.host = network, Host(network.transformer.norm)
         config, device = network.config, network.transformer.norm.weight.device
         self.numbers, self.reads_answers = noise_shape(config), config.depformer_has_text
-        self.nothing = torch.tensor([config.text_zero_id, config.text_pad_id], device=device)
+        self.empty = torch.tensor([config.text_zero_id, config.text_pad_id], device=device)
         allowed = allowed_ids(config.audio_vocab_size, (config.audio_pad_id, config.audio_bos_id))
         self.allowed = self.host.to_device(allowed)
         samplers = SAMPLER, FIRST_STREAM, SAMPLER  # of the action, of the first code and of the others
@@ -55,24 +55,24 @@ class Dia2Decoder(BatchDecoder):
         if packed.total:
             before = np.concatenate([text.before for text in texts if text.positions])
             tokens = self.host.to_device(before)[None].repeat(rows, 1, 1)
-            tokens[1:, :, :2] = self.nothing
+            tokens[1:, :, :2] = self.empty
             with sequences_apart(transformer, packed):
                 transformer(tokens, caches[0].length, caches)
         kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
         shape = rows, stack.num_key_value_heads, 0, stack.head_dim
-        empty = torch.zeros(shape, dtype=kind, device=self.nothing.device)
-        state = Dia2State(self.nothing.new_zeros(1, config.n_streams))
+        empty = torch.zeros(shape, dtype=kind, device=self.empty.device)
+        state = Dia2State(self.empty.new_zeros(1, config.n_streams))
         return [TextRead(state, keys) for keys in packed.keys(caches, empty)]
 
     def step(
         self, state: Dia2State, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> Tensor:
         """Run the transformer. → (R, D) after the last norm."""
-        copies, texts = len(at.places) // len(given), len(given)
+        copies, texts = len(at.on_host) // len(given), len(given)
         angles, tokens = self.host.to_device(given).long().split((1, given.shape[1] - 1), dim=1)
         tokens = torch.cat((tokens[:, :2], torch.where(tokens[:, 2:] < 0, state.codes, tokens[:, 2:])), dim=1)
         rows = tokens.repeat(copies, 1)
-        rows[texts:, :2] = self.nothing
+        rows[texts:, :2] = self.empty
         return self.network.transformer(rows[:, None], angles.repeat(copies, 1)[..., None], caches)[:, 0]
 
     def act(self, made: Tensor, state: Dia2State, draws: Draws, uniform: Tensor) -> Tensor:
@@ -93,25 +93,25 @@ class Dia2Decoder(BatchDecoder):
         codes = torch.stack(found, dim=1)
         return codes, Dia2State(codes.clamp(min=0))
 
-    def _choose(self, logits: Tensor, place: int, draws: Draws, uniform: Tensor) -> Tensor:
+    def _choose(self, logits: Tensor, draw: int, draws: Draws, uniform: Tensor) -> Tensor:
         """Choose an id for each text. (R, V) → (N,).
 
-        place: of its random numbers: 0 is the action, 1 the first code.
+        draw: of its random numbers: 0 is the action, 1 the first code.
         """
-        texts, noise = len(uniform), uniform[:, place, : logits.shape[-1]]
-        numbers = [one.numbers[min(place, 1)] for one in draws.settings]
-        sampler, settings = self.settings[min(place, 2)].of(numbers)
-        guided = self.host.to_device(np.array([[one.is_guided] for one in draws.settings]))
+        texts, noise = len(uniform), uniform[:, draw, : logits.shape[-1]]
+        numbers = [setting.numbers[min(draw, 1)] for setting in draws.settings]
+        sampler, settings = self.settings[min(draw, 2)].of(numbers)
+        guided = self.host.to_device(np.array([[setting.is_guided] for setting in draws.settings]))
         pair = logits[:texts], torch.where(guided, logits[-texts:], logits[:texts])
-        allowed = self.allowed if place == 1 else None
+        allowed = self.allowed if draw == 1 else None
         ids = draw_rows(pair, sampler.named(settings, 2), noise, sampler, allowed=allowed)
         return marked(ids[:, None], torch.cat(pair)[:, None])[:, 0]
 
 
 @torch.inference_mode()
-def make_slots(network: Dia2, *, texts: int, room: int, **bounds: bool) -> RunningBatch:
-    """Open a running batch of at most `texts` texts that read at most `room` steps."""
-    return RunningBatch(Dia2Decoder(network), texts=texts, room=room)
+def make_slots(network: Dia2, *, texts: int, capacity: int, **bounds: bool) -> RunningBatch:
+    """Open a running batch of at most `texts` texts that read at most `capacity` steps."""
+    return RunningBatch(Dia2Decoder(network), texts=texts, capacity=capacity)
 
 
 def fault(network: Dia2, tokens: Tensor, text: tuple[int, int]) -> GenerationError:
@@ -125,7 +125,7 @@ def fault(network: Dia2, tokens: Tensor, text: tuple[int, int]) -> GenerationErr
         hidden = transformer(tokens[None], 0, transformer.new_cache())[:, -1]
         transformer.actions(hidden)
         previous = transformer.codes(hidden).argmax(dim=-1).clamp(max=depformer.codebook_size - 1)
-        main, second = (previous.new_full((1,), each) for each in text)
+        main, second = (previous.new_full((1,), part) for part in text)
         cache = depformer.new_cache()
         for stage in range(len(depformer.stage_sets)):
             previous = depformer(stage, hidden, previous, (main, second), cache).argmax(dim=-1)

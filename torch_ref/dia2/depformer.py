@@ -31,13 +31,13 @@ class ScheduledAttention(nn.Module):
         self.q_norm = RMSNorm(stack.head_dim, config.norm_eps)
         self.k_norm = RMSNorm(stack.head_dim, config.norm_eps)
 
-    def forward(self, x: Tensor, place: int, rotation: Rotation | None, cache: KeyValueCache) -> Tensor:
-        """place: of the set of projections."""
+    def forward(self, x: Tensor, weights: int, rotation: Rotation | None, cache: KeyValueCache) -> Tensor:
+        """weights: of the set of projections."""
         queries, keys, values = (
-            split_heads(part, self.head_dim) for part in project(self.in_proj[place], x).chunk(3, dim=-1)
+            split_heads(part, self.head_dim) for part in project(self.in_proj[weights], x).chunk(3, dim=-1)
         )
         attended = attend(self.q_norm(queries), self.k_norm(keys), values, rotation, cache)
-        return project(self.out_proj[place], attended)
+        return project(self.out_proj[weights], attended)
 
 
 class DepformerLayer(nn.Module):
@@ -54,8 +54,8 @@ class DepformerLayer(nn.Module):
         self.post_norm = RMSNorm(width, config.norm_eps)
         self.mlp = MLP(config.depformer)
 
-    def forward(self, x: Tensor, place: int, rotation: Rotation | None, cache: KeyValueCache) -> Tensor:
-        x = x + self.self_attention(self.pre_norm(x), place, rotation, cache)
+    def forward(self, x: Tensor, weights: int, rotation: Rotation | None, cache: KeyValueCache) -> Tensor:
+        x = x + self.self_attention(self.pre_norm(x), weights, rotation, cache)
         return x + self.mlp(self.post_norm(x))
 
 
@@ -88,8 +88,8 @@ class Depformer(nn.Module):
 
     def embed(self, stage: int, hidden: Tensor, previous: Tensor, text: tuple[Tensor, Tensor]) -> Tensor:
         """Compute a stage's input. (B, D), ids (B,), the step's new text ids (B,) twice → (B, 1, E)."""
-        place = self.stage_sets[stage]
-        x = project(self.depformer_in[place], hidden)
+        weights = self.stage_sets[stage]
+        x = project(self.depformer_in[weights], hidden)
         read = self.audio_embeds[stage](previous).to(x.dtype)
         if stage == 0 and self.text_embed is not None:
             read = read + self.text_embed(*text).to(x.dtype)

@@ -213,7 +213,7 @@ def _attend(
     if attn.norm_k is not None:
         key = attn.norm_k(key)
     mask = _mask(mask, query, key.shape[2])
-    hidden_states = _joined(scaled_dot_product_attention(query, key, value, mask, policy=policy))
+    hidden_states = _merged(scaled_dot_product_attention(query, key, value, mask, policy=policy))
     if adapter is not None:
         hidden_states = hidden_states + adapter(query, policy)
 
@@ -231,7 +231,7 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _joined(x: Tensor) -> Tensor:
+def _merged(x: Tensor) -> Tensor:
     """Merge heads. (B, H, T, E) → (B, T, H E)."""
     return x.transpose(1, 2).flatten(2)
 
@@ -280,7 +280,7 @@ def _image_attention(
             if part_scale:
                 heads = query.shape[1]
                 key, value = _heads(to_key(part), heads), _heads(to_value(part), heads)
-                out = _joined(scaled_dot_product_attention(query, key, value, policy=policy))
+                out = _merged(scaled_dot_product_attention(query, key, value, policy=policy))
                 total = total + part_scale * (out if part_mask is None else out * part_mask)
     return total
 

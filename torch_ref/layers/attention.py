@@ -211,12 +211,12 @@ def _attend(
             new_top = torch.maximum(top, scores.detach().amax(-1, keepdim=True))
             # only a mask can leave rows without keys so far
             shift = new_top if mask is None else new_top.masked_fill(new_top == -math.inf, 0.0)
-            kept = torch.exp(top - shift)
+            rescaled = torch.exp(top - shift)
             scores = scores.sub_(shift).exp_()
-            total = total.mul_(kept).add_(scores.sum(-1, keepdim=True))
+            total = total.mul_(rescaled).add_(scores.sum(-1, keepdim=True))
             if dropout_p:
                 scores = F.dropout(scores, dropout_p)
-            acc = acc.mul_(kept).baddbmm_(scores, _lanes(value[..., span, :], lead).to(compute))
+            acc = acc.mul_(rescaled).baddbmm_(scores, _lanes(value[..., span, :], lead).to(compute))
             top = new_top
             del scores  # before computing the next block's
         out = acc / total.masked_fill(total == 0, 1.0)

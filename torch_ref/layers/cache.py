@@ -67,7 +67,7 @@ class RingCache:
         """Append rows. (B, K, T, E) each → rows that they may see: themselves, or a view of all kept."""
         start, self.length = self.length, self.length + keys.shape[2]
         if self.buffers is None:
-            self.buffers = self.kept(keys), self.kept(values)
+            self.buffers = self.latest(keys), self.latest(values)
             return keys, values
         if keys.shape[2] != 1:
             raise ValueError(f"cache: {keys.shape[2]} rows after the first call; give them one by one")
@@ -86,13 +86,13 @@ class RingCache:
         everything = torch.ones(rows, rows, dtype=torch.bool, device=self.buffers[0].device)
         return False, everything.tril().triu(-self.window)
 
-    def kept(self, rows: Tensor) -> Tensor:
+    def latest(self, rows: Tensor) -> Tensor:
         """Build a buffer of the first call's last rows; position p is in slot p % capacity."""
         batch, heads, length, width = rows.shape
         buffer = rows.new_zeros(batch, heads, self.capacity, width)
         first = max(0, length - self.capacity)
-        turn = first % self.capacity  # the slot of the oldest
-        last = min(length, first + self.capacity - turn)
-        buffer[:, :, turn : turn + last - first] = rows[:, :, first:last]
+        oldest = first % self.capacity  # the slot of the oldest
+        last = min(length, first + self.capacity - oldest)
+        buffer[:, :, oldest : oldest + last - first] = rows[:, :, first:last]
         buffer[:, :, : length - last] = rows[:, :, last:]
         return buffer

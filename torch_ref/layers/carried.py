@@ -29,8 +29,8 @@ class StreamState(NamedTuple):
 States = Sequence[StreamState | None]  # of streams, a row each; None at the start of one
 
 
-class Places(NamedTuple):
-    """Steps of a call in their streams (tts_core.nn.positions.stream_places)."""
+class StreamPositions(NamedTuple):
+    """Steps of a call in their streams (tts_core.nn.positions.stream_positions)."""
 
     cos: Tensor
     sin: Tensor
@@ -54,8 +54,8 @@ class Carried:
     @property
     def _rows(self) -> list[Tensor | None]:
         """The inputs of the next operation that each stream carries."""
-        place = len(self._left)
-        return [None if state is None else state.arrays[place] for state in self.states]
+        index = len(self._left)
+        return [None if state is None else state.arrays[index] for state in self.states]
 
     @property
     def next(self) -> Tensor | None:
@@ -73,7 +73,7 @@ class Carried:
         starts = self.starts if len(self.states) == len(rows) else (0,) * len(rows)
         return [StreamState(start + steps, row) for start, row in zip(starts, rows, strict=True)]
 
-    def joined(self, x: Tensor, count: int, first: Tensor | None = None) -> Tensor:
+    def extended(self, x: Tensor, count: int, first: Tensor | None = None) -> Tensor:
         """Put the last `count` inputs before x. (B, C, T) → (B, C, count + T).
 
         first: inputs before the start of the streams; None for zeros.

@@ -147,8 +147,8 @@ def conv_transpose1d(
         cuts.append(
             F.pad(cut, (0, stop - start - cut.shape[2]))
         )  # output_padding: outputs that no input reaches
-    joined = torch.cat(cuts, dim=2)
-    return joined if bias is None else joined + bias[:, None]
+    merged = torch.cat(cuts, dim=2)
+    return merged if bias is None else merged + bias[:, None]
 
 
 def _groups(

@@ -31,11 +31,11 @@ class Delayed(Carried):
         """Run a convolution with symmetric padding. (B, C, T) → (B, C', T), later by the padding."""
         padding, dilation = int(conv.padding[0]), conv.dilation[0]
         self.late += padding
-        return conv1d(self.joined(x, 2 * padding), conv.weight, conv.bias, dilation=dilation)
+        return conv1d(self.extended(x, 2 * padding), conv.weight, conv.bias, dilation=dilation)
 
     def delayed(self, x: Tensor, conv: Conv1d) -> Tensor:
         """Let a signal be as late as after a convolution. (B, C, T) → same."""
-        return self.joined(x, int(conv.padding[0]))[:, :, : x.shape[2]]
+        return self.extended(x, int(conv.padding[0]))[:, :, : x.shape[2]]
 
     def raised(self, x: Tensor, conv: ConvTranspose1d) -> Tensor:
         """Run a transposed convolution. (B, C, T) → (B, C', s·T), later by the outputs that are cut."""
@@ -52,5 +52,5 @@ class Delayed(Carried):
         if min(firsts) >= 0 and min(lasts) == NEVER:
             return x
         step = torch.tensor(firsts, device=x.device)[:, None] + torch.arange(x.shape[2], device=x.device)
-        keep = (step >= 0) & (step < torch.tensor(lasts, device=x.device)[:, None])
-        return torch.where(keep[:, None], x, 0.0)
+        inside_call = (step >= 0) & (step < torch.tensor(lasts, device=x.device)[:, None])
+        return torch.where(inside_call[:, None], x, 0.0)

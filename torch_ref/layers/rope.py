@@ -41,5 +41,5 @@ def rotate_pairs(x: Tensor, rotation: Rotation) -> Tensor:
     """Rotate interleaved pairs: component 2i with component 2i + 1. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = at_least_float32(x).unflatten(-1, (-1, 2)).unbind(-1)
-    turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)
-    return turned.flatten(-2).to(x.dtype)
+    rotated = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return rotated.flatten(-2).to(x.dtype)

@@ -12,10 +12,10 @@ class RowPositions:
     """Positions of the rows of one step, shared by the caches of all layers.
 
     capacity: rows of keys that are kept per row of the batch.
-    places: (R,), the positions on the host.
+    on_host: (R,), the positions on the host.
     """
 
-    places: np.ndarray
+    on_host: np.ndarray
 
     def __init__(self, capacity: int):
         self.capacity = capacity
@@ -35,8 +35,8 @@ class RowPositions:
         self.positions, self.seen, self.all_at = positions, seen, None
         self.rows = torch.arange(len(positions), device=positions.device)
         self.slots = positions % self.capacity
-        places = torch.arange(seen, device=positions.device)
-        self.mask = (places <= positions[:, None])[:, None, None]
+        slots = torch.arange(seen, device=positions.device)
+        self.mask = (slots <= positions[:, None])[:, None, None]
 
     def level(self, position: int) -> None:
         """Begin a step of rows that are all at one position."""
@@ -68,10 +68,10 @@ class RowCache:
         """Let a row take what another one has."""
         self.keys[row], self.values[row] = self.keys[before], self.values[before]
 
-    def relay(self, before: int, copies: int, places: int, length: int) -> None:
+    def relay(self, before: int, copies: int, rows: int, length: int) -> None:
         """Hold keys of other numbers of rows, as `relaid` does."""
-        self.keys = relaid(self.keys, before, copies, places, length)
-        self.values = relaid(self.values, before, copies, places, length)
+        self.keys = relaid(self.keys, before, copies, rows, length)
+        self.values = relaid(self.values, before, copies, rows, length)
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
@@ -89,12 +89,12 @@ class RowCache:
         return False, self.at.mask
 
 
-def relaid(x: Tensor, before: int, copies: int, places: int, length: int) -> Tensor:
+def relaid(x: Tensor, before: int, copies: int, rows: int, length: int) -> Tensor:
     """Lay out keys for other numbers of rows, and cut them or add zeros.
 
     (..., before · N, K, T, E) → (..., copies · places, K, length, E).
     """
-    x = x.unflatten(-4, (before, -1))[..., :copies, :places, :, :length, :]
-    wanted = *x.shape[:-5], copies, places, x.shape[-3], length, x.shape[-1]
+    x = x.unflatten(-4, (before, -1))[..., :copies, :rows, :, :length, :]
+    wanted = *x.shape[:-5], copies, rows, x.shape[-3], length, x.shape[-1]
     short = [size - there for size, there in zip(wanted, x.shape, strict=True)]
-    return F.pad(x, [number for each in reversed(short) for number in (0, each)]).flatten(-5, -4)
+    return F.pad(x, [number for missing in reversed(short) for number in (0, missing)]).flatten(-5, -4)

@@ -31,7 +31,7 @@ from torch_ref.limits.backend import ENFORCED, Backend
 from torch_ref.limits.rule import Call, GraphCache, LimitError, Rule
 from torch_ref.limits.table import by_operator, hits
 
-Place = Literal["device", "host", "open", "none"]
+Location = Literal["device", "host", "open", "none"]
 ATTENTION_ARGUMENTS = {
     "query": None,
     "key": None,
@@ -54,10 +54,10 @@ class Watch:
     broken: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     history: GraphCache = field(default_factory=GraphCache)
-    places: WeakIdKeyDictionary = field(
+    locations: WeakIdKeyDictionary = field(
         default_factory=WeakIdKeyDictionary
     )  # of tensors that are not on the device
-    placed: set[int] = field(default_factory=set)  # id() of every tensor that was ever in `places`
+    located: set[int] = field(default_factory=set)  # id() of every tensor that was ever in `places`
     harmless: set[tuple[torch.dtype, torch.Size]] = field(default_factory=set)  # tensors without a violation
     inside: bool = False  # inside a call that was checked as a whole
 
@@ -73,7 +73,7 @@ class Watch:
     def check_tensors(self, tensors: Iterable[Tensor]) -> None:
         """Check every tensor on the device against the rules for tensors."""
         for x in tensors:
-            if (x.dtype, x.shape) in self.harmless or self._place_of(x) != "device":
+            if (x.dtype, x.shape) in self.harmless or self._location_of(x) != "device":
                 continue
             found = list(hits(Call("tensor", {"x": x}, self.backend, self.history)))
             for rule, message in found:
@@ -88,27 +88,27 @@ class Watch:
         if self.fails:
             raise LimitError(rule, message, self.backend)
 
-    def place(self, tensors: Iterable[Tensor]) -> Place:
+    def location(self, tensors: Iterable[Tensor]) -> Location:
         """Return the place where a call on these tensors runs; "none" without any."""
-        found = {self._place_of(x) for x in tensors}
-        order: tuple[Place, ...] = ("device", "host", "open")
-        for place in order:
-            if place in found:
-                return place
+        found = {self._location_of(x) for x in tensors}
+        order: tuple[Location, ...] = ("device", "host", "open")
+        for location in order:
+            if location in found:
+                return location
         return "none"
 
-    def put(self, nest: Any, place: Place) -> None:
+    def put(self, nest: Any, location: Location) -> None:
         """Set the place of results."""
         for x in tensors_in((nest,)):
-            if place == "device":
-                self.places.pop(x, None)
+            if location == "device":
+                self.locations.pop(x, None)
             else:
-                self.placed.add(id(x))
-                self.places[x] = place
+                self.located.add(id(x))
+                self.locations[x] = location
 
-    def _place_of(self, x: Tensor) -> Place:
+    def _location_of(self, x: Tensor) -> Location:
         # a lookup by weak reference is slow, and most tensors were never in `places`
-        return cast("Place", self.places.get(x, "device")) if id(x) in self.placed else "device"
+        return cast("Location", self.locations.get(x, "device")) if id(x) in self.located else "device"
 
 
 SCALARS = {int, bool, float, type(None), torch.dtype, torch.device, str}
@@ -117,15 +117,15 @@ SCALARS = {int, bool, float, type(None), torch.dtype, torch.device, str}
 def tensors_in(nests: Iterable[Any]) -> list[Tensor]:
     """List every tensor in nested arguments; runs for every call, in a tenth of tree_leaves' time."""
     found: list[Tensor] = []
-    for one in nests:
-        if isinstance(one, Tensor):
-            found.append(one)
-        elif type(one) in SCALARS:
+    for nest in nests:
+        if isinstance(nest, Tensor):
+            found.append(nest)
+        elif type(nest) in SCALARS:
             continue
-        elif isinstance(one, (list, tuple)):
-            found += tensors_in(one)
-        elif isinstance(one, dict):
-            found += tensors_in(one.values())
+        elif isinstance(nest, (list, tuple)):
+            found += tensors_in(nest)
+        elif isinstance(nest, dict):
+            found += tensors_in(nest.values())
     return found
 
 
@@ -177,40 +177,40 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         watch = self.watch
-        place = watch.place(tensors_in((*args, *kwargs.values())))
+        location = watch.location(tensors_in((*args, *kwargs.values())))
         if func in MOVES:
-            return self._moved(func, args, kwargs, place)
+            return self._moved(func, args, kwargs, location)
         name, bind = FUNCTIONS.get(func, ("", _self))
-        if name and place != "host" and not watch.inside:
+        if name and location != "host" and not watch.inside:
             watch.check(name, bind(args, kwargs))
-        outer, watch.inside = watch.inside, watch.inside or name in WHOLE or place == "none"
+        outer, watch.inside = watch.inside, watch.inside or name in WHOLE or location == "none"
         try:
             out = func(*args, **kwargs)
         finally:
             watch.inside = outer
-        if place == "none":  # a tensor is created
-            place = _device_place(kwargs.get("device"))
-            watch.put(out, place)
+        if location == "none":  # a tensor is created
+            location = _device_location(kwargs.get("device"))
+            watch.put(out, location)
             watch.check_tensors(tensors_in((out,)))
-        elif place != "device":
-            watch.put(out, place)
+        elif location != "device":
+            watch.put(out, location)
         return out
 
-    def _moved(self, func: Any, args: Any, kwargs: Any, place: Place) -> Any:
+    def _moved(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         """Handle .to and .cpu: return a new alias if torch returns the same tensor, as its place changes."""
         out = func(*args, **kwargs)
         for target in [*args[1:], *kwargs.values(), *(["cpu"] if func is Tensor.cpu else [])]:
             if isinstance(target, (str, torch.device)):
-                place = _device_place(target)
+                location = _device_location(target)
             elif isinstance(target, Tensor):
-                place = self.watch.place([target])
+                location = self.watch.location([target])
         out = out.view_as(out) if out is args[0] else out
-        self.watch.put(out, place)
+        self.watch.put(out, location)
         self.watch.check_tensors([out])
         return out
 
 
-def _device_place(device: Any) -> Place:
+def _device_location(device: Any) -> Location:
     return "open" if device is None else "host" if device == "cpu" and isinstance(device, str) else "device"
 
 
@@ -232,16 +232,16 @@ class _Operators(TorchDispatchMode):
             with self:
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # as on the device, not torch's Python version
         given = tensors_in((*args, *kwargs.values()))
-        place = watch.place(given)
-        seen = place in ("device", "open") and not watch.inside
+        location = watch.location(given)
+        seen = location in ("device", "open") and not watch.inside
         name = func.overloadpacket.__name__.removesuffix("_")
         if seen and name in by_operator(watch.backend):
             watch.check(name, _bind(func, args, kwargs))
-        if seen and place == "device":
+        if seen and location == "device":
             watch.check_tensors(given)
         out = func(*args, **kwargs)
-        if place in ("host", "open"):
-            watch.put(out, place)
+        if location in ("host", "open"):
+            watch.put(out, location)
         elif seen:
             watch.check_tensors(tensors_in((out,)))
         return out

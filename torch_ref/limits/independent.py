@@ -141,11 +141,11 @@ def attend(
     assert len(counts) == rows, f"{len(counts)} numbers of keys for {rows} rows"
     parts = list[Tensor]()
     for first, last, count in alike(counts):
-        near, heard = (held[first:last, :, :count].flatten(0, 1) for held in (key, value))
-        scores = torch.bmm(query[first:last].flatten(0, 1), near.transpose(1, 2))
+        keys, values = (held[first:last, :, :count].flatten(0, 1) for held in (key, value))
+        scores = torch.bmm(query[first:last].flatten(0, 1), keys.transpose(1, 2))
         if is_causal and length > 1:
             hidden = torch.ones(length, count, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(hidden.repeat(heads // shared, 1), -torch.inf)
-        parts.append(torch.bmm(scores.softmax(dim=-1), heard))
+        parts.append(torch.bmm(scores.softmax(dim=-1), values))
     attended = parts[0] if len(parts) == 1 else torch.cat(parts)
     return attended.view(rows, heads, length, -1)

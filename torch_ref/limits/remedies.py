@@ -16,6 +16,6 @@ def first_largest(x: Tensor) -> Tensor:
 
     torch.argmax is not used: on MPS it is wrong on macOS 27 before torch 2.13.
     """
-    places = torch.arange(x.shape[-1], device=x.device)
+    indices = torch.arange(x.shape[-1], device=x.device)
     best = x.amax(dim=-1, keepdim=True)
-    return torch.where(x == best, places, x.shape[-1]).amin(dim=-1)
+    return torch.where(x == best, indices, x.shape[-1]).amin(dim=-1)

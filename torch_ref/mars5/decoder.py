@@ -40,13 +40,13 @@ class Mars5State(NamedTuple):
 
 
 class Mars5Decoder(BatchDecoder):
-    """The autoregressive network for texts of at most `room` ids. lowest, end: ids of CodecVocabulary."""
+    """The autoregressive network for texts of at most `capacity` ids. lowest, end: ids of CodecVocabulary."""
 
     numbers = (1,)
 
-    def __init__(self, network: CodecLM, *, room: int, lowest: int, end: int):
+    def __init__(self, network: CodecLM, *, capacity: int, lowest: int, end: int):
         self.network, self.window = network, network.config.sliding_window
-        self.host, self.rotary, self.end = Host(network.embed), network.positions(room), end
+        self.host, self.rotary, self.end = Host(network.embed), network.positions(capacity), end
         self.settings = TextSettings(SAMPLER, self.host)
         self.allowed = self.host.to_device(allowed_ids(network.config.vocab_size, lowest))
         # on a GPU, diffusions would take the memory into which keys are to grow
@@ -68,8 +68,8 @@ class Mars5Decoder(BatchDecoder):
                 torch.zeros(1, dtype=torch.int64, device=hidden.device),
                 torch.zeros(1, text.window, dtype=torch.int64, device=hidden.device),
             )
-            places = span if text.positions <= window else to_device(ring(span, window))
-            keys = [cache.of(places) for cache in caches]
+            slots = span if text.positions <= window else to_device(ring(span, window))
+            keys = [cache.of(slots) for cache in caches]
             found.append(TextRead(state, keys, network.head(hidden[:, span.stop - 1])))
         return found
 
@@ -85,17 +85,19 @@ class Mars5Decoder(BatchDecoder):
         self, made: Tensor, state: Mars5State, draws: Draws, uniform: Tensor, answers: np.ndarray
     ) -> tuple[Tensor, Mars5State]:
         """Draw the next ids, (N,)."""
-        places, penalty, repeats = map(self.host.to_device, Mars5Inputs.steps(draws.texts))
+        slots, penalty, repeats = map(self.host.to_device, Mars5Inputs.steps(draws.texts))
         counts = occurrences(torch.where(repeats, state.recent, 0), made.shape[1])
         sampler, settings = self.settings.of(draws.settings)
         inputs = {"allowed": self.allowed, "counts": counts, "penalty": penalty, "end": self.end}
         ids = draw_rows([made], sampler.named(settings, 2), uniform, sampler, **inputs)
         ids = marked(ids[:, None], made[:, None])[:, 0]
         known = ids.clamp(min=0)
-        recent = state.recent.scatter(1, places.long(), known[:, None])
+        recent = state.recent.scatter(1, slots.long(), known[:, None])
         return ids, Mars5State(known, recent)
 
 
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` positions."""
-    return RunningBatch(Mars5Decoder(network, room=room, lowest=lowest, end=end), texts=texts, room=room)
+def make_slots(network: CodecLM, *, texts: int, capacity: int, lowest: int, end: int) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `capacity` positions."""
+    return RunningBatch(
+        Mars5Decoder(network, capacity=capacity, lowest=lowest, end=end), texts=texts, capacity=capacity
+    )

@@ -20,7 +20,7 @@ from torch_ref.mars5.class_numbers import class_gumbel
 class Timestep(NamedTuple):
     """A row of tts_core.mars5.diffusion.constants, which defines the fields; () each."""
 
-    keep: Tensor
+    same: Tensor
     rest: Tensor
     hot: Tensor
     cold: Tensor
@@ -45,14 +45,14 @@ def guided(logits: Tensor, guidance_w: float, x_0_temp: float) -> Tensor:
     return mixture.div_(x_0_temp)
 
 
-def mixed(log_p: Tensor, keep: Tensor, rest: Tensor) -> Tensor:
+def mixed(log_p: Tensor, same: Tensor, rest: Tensor) -> Tensor:
     """Mix noise into p: log(exp(keep) p + exp(rest)). (..., K) → same."""
-    return torch.logaddexp(log_p + keep, rest)
+    return torch.logaddexp(log_p + same, rest)
 
 
 def posterior(log_x0: Tensor, codes: Tensor, at: Timestep) -> Tensor:
     """Compute log-probabilities one step below, given the current code. (..., K), (...) int64 → (..., K)."""
-    log_p = mixed(log_x0, at.keep, at.rest)
+    log_p = mixed(log_x0, at.same, at.rest)
     own = codes[..., None]
     hot = log_p.gather(-1, own) + at.hot
     return log_p.add_(at.cold).scatter_(-1, own, hot).log_softmax(dim=-1)

@@ -129,9 +129,9 @@ class ResidualTransformer(nn.Module):
 
     def no_speaker(self) -> Tensor:
         """Compute the unconditional rows' vector, a constant of the checkpoint. → (1, D)."""
-        nothing = self.spk_identity_emb.weight.new_zeros(1, 0, self.config.hidden_size)
+        empty = self.spk_identity_emb.weight.new_zeros(1, 0, self.config.hidden_size)
         positions = self.ref_pos_embedding(1)
-        return speaker_vector(self.spk_encoder, self.spk_identity_emb.weight, nothing, positions, None)
+        return speaker_vector(self.spk_encoder, self.spk_identity_emb.weight, empty, positions, None)
 
     def read(
         self,

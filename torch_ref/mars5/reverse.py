@@ -91,23 +91,23 @@ class DiffusionRun:
         self.denoise, self.cells, self.noise = denoise, cells, noise
         self.order = [*reversed(range(denoise.settings.timesteps))]
         self.times = _to_device(denoise.network, np.array(self.order))
-        self.place = 0
+        self.index = 0
         self.codes = _to_device(denoise.network, cells.codes).long()
 
     @property
     def done(self) -> bool:
         """True after the last timestep."""
-        return self.place == len(self.order)
+        return self.index == len(self.order)
 
     @torch.inference_mode()
     def step(self) -> None:
         """Run a timestep. Nothing is read from the device."""
-        denoise, place = self.denoise, self.place
-        draws, last = denoise.settings.draws, self.order[place] == 0
-        numbers = numbers_for(self.noise, draws, place, self.cells, denoise.n_classes, last=last)
+        denoise, index = self.denoise, self.index
+        draws, last = denoise.settings.draws, self.order[index] == 0
+        numbers = numbers_for(self.noise, draws, index, self.cells, denoise.n_classes, last=last)
         given = _to_device(denoise.network, numbers).to(denoise.table.dtype)
-        self.codes = denoise(self.codes, self.times[place : place + 1], given)
-        self.place += 1
+        self.codes = denoise(self.codes, self.times[index : index + 1], given)
+        self.index += 1
 
     def result(self) -> np.ndarray:
         """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.

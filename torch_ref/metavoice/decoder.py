@@ -60,18 +60,18 @@ class MetaVoiceDecoder(BatchDecoder):
         self, state: MetaVoiceState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> Tensor:
         """Compute logits, (G, N, V) float32."""
-        copies = len(at.places) // len(state.tokens)
-        tokens, speakers = (each.transpose(0, 1)[:copies].flatten(0, 1)[:, None] for each in state)
+        copies = len(at.on_host) // len(state.tokens)
+        tokens, speakers = (array.transpose(0, 1)[:copies].flatten(0, 1)[:, None] for array in state)
         return self.network.next_logits(tokens, speakers, caches).unflatten(0, (copies, -1))
 
     def draw(
         self, made: Tensor, state: MetaVoiceState, draws: Draws, uniform: Tensor, answers: np.ndarray
     ) -> tuple[Tensor, MetaVoiceState]:
         """Draw the next ids, (N,)."""
-        sampler, settings = self.settings.of([one.numbers for one in draws.settings])
-        rows = self.host.to_device(np.array([[one.rows] for one in draws.settings]))
+        sampler, settings = self.settings.of([setting.numbers for setting in draws.settings])
+        rows = self.host.to_device(np.array([[setting.rows] for setting in draws.settings]))
         # in place of rows that a text does not have
-        logits = [torch.where(rows > copy, each, made[0]) for copy, each in enumerate(made)]
+        logits = [torch.where(rows > copy, sound, made[0]) for copy, sound in enumerate(made)]
         ids = draw_rows(logits, sampler.named(settings, 2), uniform, sampler)
         ids = marked(ids[:, None], torch.cat(logits)[:, None])[:, 0]
         return ids, state._replace(tokens=self._tokens(ids.clamp(min=0)))
@@ -88,7 +88,7 @@ class MetaVoiceDecoder(BatchDecoder):
 
 
 def make_slots(
-    network: FirstStage, *, texts: int, room: int, end_of_text: int, rows: int = MOST_ROWS
+    network: FirstStage, *, texts: int, capacity: int, end_of_text: int, rows: int = MOST_ROWS
 ) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` ids. rows: not used, it grows."""
-    return RunningBatch(MetaVoiceDecoder(network, end_of_text), texts=texts, room=room)
+    """Open a running batch of at most `texts` texts of at most `capacity` ids. rows: not used, it grows."""
+    return RunningBatch(MetaVoiceDecoder(network, end_of_text), texts=texts, capacity=capacity)

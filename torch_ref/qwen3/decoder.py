@@ -85,7 +85,7 @@ class Qwen3Decoder(BatchDecoder):
         talker, predictor, size = self.talker, self.talker.code_predictor, self.config.codebook_size
         logits = talker.logits(made)
         first = self._first_codes(logits, state.seen, draws, uniform[:, : self.config.vocab_size])
-        sampler, settings = self.settings[1].of([one.numbers[1] for one in draws.settings])
+        sampler, settings = self.settings[1].of([setting.numbers[1] for setting in draws.settings])
         table = sampler.named(settings, 2)
         finite, codes, cache = logits.isfinite().all(dim=-1), list[Tensor](), predictor.new_cache()
         x = torch.stack((made, talker.model.codec_embedding(first)), dim=1)
@@ -99,21 +99,21 @@ class Qwen3Decoder(BatchDecoder):
 
     def _first_codes(self, logits: Tensor, seen: Tensor, draws: Draws, uniform: Tensor) -> Tensor:
         """Draw the first code of each frame, or the end of speech. (N, V) each → (N,)."""
-        sampler, settings = self.settings[0].of([one.numbers[0] for one in draws.settings])
+        sampler, settings = self.settings[0].of([setting.numbers[0] for setting in draws.settings])
         steps = self.host.to_device(draws.steps[:, None])
         inputs = {"allowed": self.allowed, "counts": seen, "step": steps, "end": self.config.codec_eos_id}
         return draw_rows([logits], sampler.named(settings, 2), uniform, sampler, **inputs)
 
 
 @torch.inference_mode()
-def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
-    """Open a running batch of at most `texts` texts of at most `room` positions."""
-    return RunningBatch(Qwen3Decoder(network), texts=texts, room=room)
+def make_slots(network: Qwen3, *, texts: int, capacity: int) -> RunningBatch:
+    """Open a running batch of at most `texts` texts of at most `capacity` positions."""
+    return RunningBatch(Qwen3Decoder(network), texts=texts, capacity=capacity)
 
 
 def embedded(talker: Talker, host: Device, texts: Sequence[Qwen3Inputs]) -> Tensor:
     """Embed what is read before the speech of texts. → (1, ΣT, D)."""
-    layout, speakers, frames = Qwen3Inputs.joined(texts)
+    layout, speakers, frames = Qwen3Inputs.packed(texts)
     voices = None if speakers is None else host.to_device(speakers)
     codes = None if frames is None else host.to_device(frames[None]).long()
     return talker.embed_layout(layout, voices, codes)

@@ -126,11 +126,11 @@ class Talker(nn.Module):
         read = self.embed_text(text)
         x = torch.where((codec >= 0)[:, None], read + self.model.codec_embedding(codec.clamp(min=0)), read)
         if speaker is not None:
-            places = to_device(np.flatnonzero(layout.codec == SPEAKER), device)
-            x = x.index_copy(0, places, read[places] + speaker.to(x.dtype))
+            rows = to_device(np.flatnonzero(layout.codec == SPEAKER), device)
+            x = x.index_copy(0, rows, read[rows] + speaker.to(x.dtype))
         if frames is not None:
-            places = to_device(np.flatnonzero(layout.codec == FRAME), device)
-            x = x.index_add(0, places, self.embed_frames(frames)[0])
+            rows = to_device(np.flatnonzero(layout.codec == FRAME), device)
+            x = x.index_add(0, rows, self.embed_frames(frames)[0])
         return x[None]
 
     def forward(self, x: Tensor, start: int | Tensor, cache: Sequence[Cache]) -> Tensor:

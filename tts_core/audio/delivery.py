@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tts_core.audio.joining import PAUSE, Joiner
+from tts_core.audio.splicing import PAUSE, Splicer
 from tts_core.audio.stretch import Stretcher
 from tts_core.audio.turn_ends import Levels, turn_ends
 from tts_core.text.breaks import Silences
@@ -39,9 +39,9 @@ class Pacing:
         between = None if end is None and start is None else (end or 0) + (start or 0)
         return Pacing((*self.texts, *more.texts), (*before, between, *after), self.speed)
 
-    def pause(self, place: int) -> float:
+    def pause(self, piece: int) -> float:
         """Seconds of silence after a piece that another one follows."""
-        silence = self.silences[place + 1]
+        silence = self.silences[piece + 1]
         return PAUSE / self.speed if silence is None else silence
 
 
@@ -53,9 +53,9 @@ class Delivery:
 
     def __init__(self, pacing: Pacing, sample_rate: int, *, more: bool = False):
         self.pacing, self.sample_rate = pacing, sample_rate
-        self._place = 0  # of the piece under way
+        self._piece = 0  # of the piece under way
         self._is_between = False  # the piece before has ended, and its pause has not come
-        self._joiner = Joiner(sample_rate) if more or len(pacing.texts) > 1 else None
+        self._splicer = Splicer(sample_rate) if more or len(pacing.texts) > 1 else None
         self._stretcher = Stretcher(sample_rate, pacing.speed)
         self._lead = self._silence(pacing.silences[0])
         self._start = self._end = len(self._lead)  # of the piece under way, in samples of the sound
@@ -68,15 +68,15 @@ class Delivery:
         """Append further text; its pieces follow the last known one, which must not be finished."""
         self.pacing = self.pacing.followed_by(more)
 
-    def add(self, chunk: np.ndarray, *, last_of_piece: bool = False, is_followed: bool = True) -> np.ndarray:
+    def add(self, part: np.ndarray, *, last_of_piece: bool = False, is_followed: bool = True) -> np.ndarray:
         """The next (L,) samples of the piece under way → samples that nothing to come can change.
 
         last_of_piece: another piece follows.  is_followed: False if its text may not be known yet; the pause
         then comes with the next piece.
         """
-        sound = [self._between(), self._joined(self._stretcher.add(chunk))]
+        sound = [self._between(), self._spliced(self._stretcher.add(part))]
         if last_of_piece:
-            sound.append(self._joined(self._stretcher.finish()))
+            sound.append(self._spliced(self._stretcher.finish()))
             self._end_piece()
             self._is_between = True
             sound.append(self._pause() if is_followed else self._between())
@@ -86,11 +86,11 @@ class Delivery:
         """The rest of the last piece; after the last of all, the silence that the text ends with."""
         parts = []
         if not self._is_between:
-            parts.append(self._joined(self._stretcher.finish()))
+            parts.append(self._spliced(self._stretcher.finish()))
             self._end_piece()
-        if self._joiner is not None:
-            parts.append(self._joiner.finish())
-        if self._place == len(self.pacing.texts):
+        if self._splicer is not None:
+            parts.append(self._splicer.finish())
+        if self._piece == len(self.pacing.texts):
             parts.append(self._silence(self.pacing.silences[-1]))
         return np.concatenate(parts)
 
@@ -100,7 +100,7 @@ class Delivery:
         """
         self._words = (*self._words, *words)
         start = self._start / self.sample_rate
-        self._timed += (self._heard(word, start) for word in words)
+        self._timed += (self._timed_word(word, start) for word in words)
 
     def words(self) -> tuple[Word, ...]:
         """Return the words timed since the last call, in seconds of the whole sound."""
@@ -114,37 +114,37 @@ class Delivery:
 
     def whole(self, waves: Sequence[np.ndarray]) -> np.ndarray:
         """All of the sound at once. waves: (L,) samples of the first pieces, or of all."""
-        parts = [self.add(wave, last_of_piece=place < len(waves) - 1) for place, wave in enumerate(waves)]
+        parts = [self.add(wave, last_of_piece=index < len(waves) - 1) for index, wave in enumerate(waves)]
         return np.concatenate([*parts, self.finish()])
 
     def _between(self) -> np.ndarray:
         """The pause after the piece before, if it is due and another piece is known."""
-        is_due = self._is_between and self._place < len(self.pacing.texts)
+        is_due = self._is_between and self._piece < len(self.pacing.texts)
         return self._pause() if is_due else np.zeros(0, np.float32)
 
     def _pause(self) -> np.ndarray:
         """The pause after the piece before, with the end of its sound."""
-        assert self._joiner is not None, "another piece follows"
-        pause, self._is_between = self.pacing.pause(self._place - 1), False
+        assert self._splicer is not None, "another piece follows"
+        pause, self._is_between = self.pacing.pause(self._piece - 1), False
         self._start = self._end = self._end + round(pause * self.sample_rate)
-        return self._joiner.add(np.zeros(0, np.float32), last_of_piece=True, pause_seconds=pause)
+        return self._splicer.add(np.zeros(0, np.float32), last_of_piece=True, pause_seconds=pause)
 
-    def _joined(self, sound: np.ndarray) -> np.ndarray:
+    def _spliced(self, sound: np.ndarray) -> np.ndarray:
         """Final samples, after the silence at the start."""
         self._end += len(sound)
         self._levels.add(sound)
-        if self._joiner is not None:
-            sound = self._joiner.add(sound)
+        if self._splicer is not None:
+            sound = self._splicer.add(sound)
         sound, self._lead = np.concatenate([self._lead, sound]), np.zeros(0, np.float32)
         return sound
 
     def _end_piece(self) -> None:
         if self._end > self._start:
-            start, text = self._start / self.sample_rate, self.pacing.texts[self._place]
-            words = tuple(self._heard(word, start) for word in self._words)
-            cue = Cue(text, start, self._end / self.sample_rate, words, self._place)
+            start, text = self._start / self.sample_rate, self.pacing.texts[self._piece]
+            words = tuple(self._timed_word(word, start) for word in self._words)
+            cue = Cue(text, start, self._end / self.sample_rate, words, self._piece)
             self._cues += in_turns(cue, None if words else self._turn_ends(text, start))
-        self._place += 1
+        self._piece += 1
         self._words, self._levels = (), Levels(self.sample_rate)
         self._stretcher = Stretcher(self.sample_rate, self.pacing.speed)
 
@@ -155,7 +155,7 @@ class Delivery:
             return None
         return [start + end for end in turn_ends(turns, self._levels.decibels())]
 
-    def _heard(self, word: Word, start: float) -> Word:
+    def _timed_word(self, word: Word, start: float) -> Word:
         speed = self.pacing.speed
         end = None if word.end is None else start + word.end / speed
         return Word(word.text, start + word.start / speed, end)

@@ -163,10 +163,10 @@ def check_output(path: str | os.PathLike[str]) -> None:
     Raises UsageError for an unsupported suffix, a folder, or a folder without write permission; NotFoundError
     for a missing folder, or a missing library of its format.
     """
-    SUFFIXES[check_place("output", path, SUFFIXES).suffix.lower()].check()
+    SUFFIXES[check_target("output", path, SUFFIXES).suffix.lower()].check()
 
 
-def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
+def check_target(what: str, path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
     """The path, if a file with one of these suffixes can be written there. what: its name in messages.
 
     Raises as `check_output`.

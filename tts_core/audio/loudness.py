@@ -40,10 +40,10 @@ def integrated_loudness(samples: np.ndarray, sample_rate: int) -> float:
     if len(wave) < block:
         return -np.inf
     energy = np.lib.stride_tricks.sliding_window_view(wave**2, block)[::step].mean(axis=1)
-    kept = energy[_loudness(energy) > ABSOLUTE_GATE]
-    if len(kept):
-        kept = kept[_loudness(kept) > _loudness(kept.mean()) + RELATIVE_GATE]
-    return float(_loudness(kept.mean())) if len(kept) else -np.inf
+    loud = energy[_loudness(energy) > ABSOLUTE_GATE]
+    if len(loud):
+        loud = loud[_loudness(loud) > _loudness(loud.mean()) + RELATIVE_GATE]
+    return float(_loudness(loud.mean())) if len(loud) else -np.inf
 
 
 def _loudness(energy: np.ndarray) -> np.ndarray:

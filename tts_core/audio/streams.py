@@ -63,20 +63,20 @@ def streams(file: FileIO) -> Iterator[BinaryIO | None]:
 
 def _starts(file: FileIO, pattern: re.Pattern[bytes]) -> list[int]:
     """Find the heads of all sounds."""
-    found, place, held = set[int](), 0, b""
+    found, offset, held = set[int](), 0, b""
     file.seek(0)
-    while place < LARGEST and (piece := file.read(_PIECE)):
+    while offset < LARGEST and (piece := file.read(_PIECE)):
         held += piece
-        found.update(place + one.start() for one in pattern.finditer(held))
-        place, held = place + len(held[:-11]), held[-11:]  # a head may go on in the next piece
+        found.update(offset + match.start() for match in pattern.finditer(held))
+        offset, held = offset + len(held[:-11]), held[-11:]  # a head may go on in the next piece
     return sorted(found)
 
 
 def _with_its_size(file: FileIO) -> Iterator[BinaryIO | None]:
     """Yield a copy of a WAV whose data chunk has size 0, with its sound in the chunk, as ffmpeg does."""
-    name, size, place, end = b"", 4, 0, file.seek(0, io.SEEK_END)
-    while name != b"data" and (place := place + 8 + size + size % 2) + 8 < end:
-        file.seek(place)
+    name, size, offset, end = b"", 4, 0, file.seek(0, io.SEEK_END)
+    while name != b"data" and (offset := offset + 8 + size + size % 2) + 8 < end:
+        file.seek(offset)
         name, size = struct.unpack("<4sI", file.read(8))
     if name != b"data" or size:
         yield None
@@ -84,8 +84,8 @@ def _with_its_size(file: FileIO) -> Iterator[BinaryIO | None]:
     with tempfile.TemporaryFile() as copy:
         file.seek(0)
         shutil.copyfileobj(file, copy)
-        copy.seek(place + 4)
-        copy.write(struct.pack("<I", min(end - place - 8, 0xFFFFFFFF)))
+        copy.seek(offset + 4)
+        copy.write(struct.pack("<I", min(end - offset - 8, 0xFFFFFFFF)))
         copy.seek(0)
         yield copy
 
@@ -113,18 +113,18 @@ def _counted(file: FileIO) -> BinaryIO | None:
 
 def _frames(content: bytes) -> Iterator[tuple[int, int]]:
     """Find frames that follow another frame, or that another one of their kind follows."""
-    place = end = 0
-    while found := _TAG_OR_FRAME.search(content, place):
-        place = found.start()
+    offset = end = 0
+    while found := _TAG_OR_FRAME.search(content, offset):
+        offset = found.start()
         if found[0] == b"ID3":
-            place += _tag_size(content[place : place + 10])
+            offset += _tag_size(content[offset : offset + 10])
             continue
-        size = _size(content[place : place + 4])
-        after = content[place + size : place + size + 4]
-        if size and (place == end or (_size(after) and after[1] == content[place + 1])):
-            end = place + size
-            yield place, end
-        place = max(place + 1, end)
+        size = _size(content[offset : offset + 4])
+        after = content[offset + size : offset + size + 4]
+        if size and (offset == end or (_size(after) and after[1] == content[offset + 1])):
+            end = offset + size
+            yield offset, end
+        offset = max(offset + 1, end)
 
 
 def _size(head: bytes) -> int:

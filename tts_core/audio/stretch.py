@@ -41,12 +41,12 @@ class Stretcher:
         self._count = 0  # segments so far
         self._falling = np.zeros(self.half)  # second half of the last segment
 
-    def add(self, chunk: np.ndarray) -> np.ndarray:
+    def add(self, part: np.ndarray) -> np.ndarray:
         """Add the next (L,) samples and return the (M,) float32 samples that are now final."""
-        self._length += len(chunk)
+        self._length += len(part)
         if self.speed == 1:
-            return chunk.astype(np.float32)
-        self._known = np.concatenate([self._known, chunk.astype(np.float64)])
+            return part.astype(np.float32)
+        self._known = np.concatenate([self._known, part.astype(np.float64)])
         return self._segments()
 
     def finish(self) -> np.ndarray:
@@ -60,36 +60,36 @@ class Stretcher:
         self._known = np.concatenate([self._known, np.zeros(silence)])
         return self._segments()[:left]
 
-    def _place(self, segment: int) -> int:
+    def _source_of(self, segment: int) -> int:
         """Return the center of a segment in the waveform, before the search."""
         return round(segment * self.half * self.speed)
 
     def _needed(self, segment: int) -> int:
         """Count the samples of the waveform that a segment depends on."""
-        continued = self._place(max(0, segment - 1)) + self.half
-        return max(self._place(segment), continued) + self.half + self.reach
+        continued = self._source_of(max(0, segment - 1)) + self.half
+        return max(self._source_of(segment), continued) + self.half + self.reach
 
     def _segments(self) -> np.ndarray:
         """Add the segments whose input is known, and return the samples that they complete, (M,) float32."""
         ready = [np.zeros(0)]
         while self._needed(self._count) <= self._start + len(self._known):
             if self._count:
-                self._center = self._best(self._place(self._count))
+                self._center = self._best(self._source_of(self._count))
                 ready.append(self._falling + self._rise * self._wave(self._center - self.half, self.half))
             self._falling = self._fall * self._wave(self._center, self.half)
             self._count += 1
-        done = min(self._center, self._place(self._count) - self.reach - self.half) - self._start
+        done = min(self._center, self._source_of(self._count) - self.reach - self.half) - self._start
         self._known, self._start = self._known[done:], self._start + done
         return np.concatenate(ready).astype(np.float32)
 
     def _wave(self, start: int, length: int) -> np.ndarray:
         return self._known[start - self._start : start - self._start + length]
 
-    def _best(self, place: int) -> int:
-        """Find the center near `place` of the segment most similar to the input after the last one."""
+    def _best(self, center: int) -> int:
+        """Find the center near `center` of the segment most similar to the input after the last one."""
         width = 2 * self.half
         wanted = self._wave(self._center, width)
-        region = self._wave(place - self.half - self.reach, width + 2 * self.reach)
+        region = self._wave(center - self.half - self.reach, width + 2 * self.reach)
         size = 1 << (len(region) - 1).bit_length()
         product = np.fft.rfft(region, size) * np.fft.rfft(wanted, size).conj()
         matches = np.fft.irfft(product, size)[: len(self._far)]
@@ -97,7 +97,7 @@ class Stretcher:
         energy = np.maximum(energy[width:] - energy[:-width], 0) * np.sum(wanted * wanted)
         with np.errstate(invalid="ignore", divide="ignore"):
             similarity = np.where(energy > 0, matches / np.sqrt(energy), 0)
-        return place - self.reach + int(np.argmax(similarity - self._far))
+        return center - self.reach + int(np.argmax(similarity - self._far))
 
 
 def stretch(samples: np.ndarray, sample_rate: int, speed: float) -> np.ndarray:

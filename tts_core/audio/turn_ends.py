@@ -68,11 +68,11 @@ def _pauses(decibels: np.ndarray) -> tuple[int, int, list[tuple[float, float]]]:
     if not len(decibels):
         return 0, 0, []
     loud = decibels > np.percentile(decibels, LOUD) - QUIET_DB
-    heard = np.flatnonzero(loud)
-    gaps = [(a + 1, b) for a, b in pairwise(heard.tolist()) if b - a > SHORTEST]
+    sounding = np.flatnonzero(loud)
+    gaps = [(a + 1, b) for a, b in pairwise(sounding.tolist()) if b - a > SHORTEST]
     gaps = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST])
     pauses = [((a + b) / 2 / STEPS, (b - a) / STEPS) for a, b in gaps]
-    return int(heard[0]), int(heard[-1]) + 1, pauses
+    return int(sounding[0]), int(sounding[-1]) + 1, pauses
 
 
 def _laid(
@@ -89,9 +89,9 @@ def _laid(
     expected: (S - 1,) its ends if all speak alike fast.
     weights: S - 1, how much a pause counts at each end; at the end of a turn it counts twice.
     """
-    places = sorted([*pauses, *((float(end), 0.0) for end in expected)])
-    at = np.array([place for place, _ in places])
-    gain = np.array([2 + 2 * min(length, LONGEST) / LONGEST if length else 0.0 for _, length in places])
+    candidates = sorted([*pauses, *((float(end), 0.0) for end in expected)])
+    at = np.array([time for time, _ in candidates])
+    gain = np.array([2 + 2 * min(length, LONGEST) / LONGEST if length else 0.0 for _, length in candidates])
     cost, before = _cost(at - start, wanted[0]) - weights[0] * gain, list[np.ndarray]()
     for seconds, weight in zip(wanted[1:-1], weights[1:], strict=True):
         steps = cost[:, None] + _cost(at[None, :] - at[:, None], seconds)
@@ -100,7 +100,7 @@ def _laid(
     chosen = [int((cost + _cost(stop - at, wanted[-1])).argmin())]
     for back in reversed(before):
         chosen.insert(0, int(back[chosen[0]]))
-    return [float(at[place]) for place in chosen]
+    return [float(at[time]) for time in chosen]
 
 
 def _cost(seconds: np.ndarray, wanted: float) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-KEPT = 64  # most recently used voices
+MOST = 64  # most recently used voices
 
 
 class VoiceCache:
@@ -34,7 +34,7 @@ class VoiceCache:
         found.flags.writeable = False
         self._known[voice] = found
         self._known.move_to_end(voice)
-        if len(self._known) > KEPT:
+        if len(self._known) > MOST:
             self._known.popitem(last=False)
         return found
 

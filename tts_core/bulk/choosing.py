@@ -17,14 +17,14 @@ UNJUDGED = 64  # recordings that may wait for the judges before no new row is ta
 
 @dataclass
 class _Tried:
-    """A row with its attempts so far. heard: figures of the best."""
+    """A row with its attempts so far. figures: figures of the best."""
 
     row: TextRow
     attempts: int = 0
     spoken: Outcome | None = None  # is being judged
     best: Outcome | None = None
-    heard: dict[str, float] | None = None
-    unheard: str | None = None  # why the best has no figures
+    figures: dict[str, float] | None = None
+    fault: str | None = None  # why the best has no figures
 
 
 class ChoosingRowSpeaker:
@@ -42,7 +42,7 @@ class ChoosingRowSpeaker:
     def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
         """As RowSpeaker.speak; outcomes also have `attempts`, `judged`, `judges` and `accepted`."""
         self._more = True
-        for ended in self.speaker.turns(self._rows(iter(rows))):
+        for ended in self.speaker.steps(self._rows(iter(rows))):
             for outcome in ended:
                 yield from self._ended(outcome)
             for verdict in self.judges.verdicts(None if self._stuck() else 0):
@@ -79,7 +79,7 @@ class ChoosingRowSpeaker:
                     outcome.sound,
                     self.speaker.work.suffix,
                     tried.row.text,
-                    self.speaker.asking.recording(tried.row),
+                    self.speaker.requests.recording(tried.row),
                 )
             )
         elif tried.best is None:
@@ -90,26 +90,26 @@ class ChoosingRowSpeaker:
 
     def _judged(self, verdict: Verdict) -> Iterator[Outcome]:
         tried, rank = self._tried[verdict.key], self.rejection.rank
-        if tried.best is None or rank(verdict.figures) < rank(tried.heard):
-            tried.best, tried.heard, tried.unheard = tried.spoken, verdict.figures, verdict.error
+        if tried.best is None or rank(verdict.figures) < rank(tried.figures):
+            tried.best, tried.figures, tried.fault = tried.spoken, verdict.figures, verdict.error
         tried.spoken = None
         yield from self._next(verdict.key, tried)
 
     def _next(self, key: str, tried: _Tried) -> Iterator[Outcome]:
         """End a row that is accepted or has no attempts left; otherwise queue it again."""
-        accepted = self.rejection.rank(tried.heard)[0] == 0
+        accepted = self.rejection.rank(tried.figures)[0] == 0
         if not accepted and tried.attempts <= self.rejection.retries:
             self._again.append((replace(tried.row, seed=attempt_seed(key, tried.attempts)), key))
             return
         assert tried.best is not None
         del self._tried[key]
-        heard = tried.heard or {}
+        figures = tried.figures or {}
         fields = {
             "attempts": tried.attempts,
             "accepted": accepted,
-            "judged": {name: round(heard[name], 6) for name in self.rejection.judges if name in heard},
+            "judged": {name: round(figures[name], 6) for name in self.rejection.judges if name in figures},
             "judges": dict(self.rejection.judges),
         }
-        if tried.unheard is not None:
-            fields["judge_error"] = tried.unheard
+        if tried.fault is not None:
+            fields["judge_error"] = tried.fault
         yield replace(tried.best, fields={**tried.best.fields, **fields})

@@ -27,7 +27,7 @@ from tts_core.files.json_object import read_json
 from tts_core.files.whole import append, whole_file
 from tts_core.printable import json_text
 
-NO_PLACES: Mapping[int, str] = MappingProxyType({})
+NO_ORIGINS: Mapping[int, str] = MappingProxyType({})
 SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
 
 
@@ -86,11 +86,11 @@ class OutputFolder:
             return
         self._record(outcome, self._write_file(outcome))
 
-    def finish(self, keys: Mapping[str, int], places: Mapping[int, str] = NO_PLACES) -> int:
+    def finish(self, keys: Mapping[str, int], origins: Mapping[int, str] = NO_ORIGINS) -> int:
         """Write the manifest of all writers' rows, and this run's errors; return the rows of the manifest.
 
         keys: of the input's rows, with their numbers: rows that are no longer in the input are left out.
-        places: of rows in the input, by their numbers, for the errors.
+        origins: of rows in the input, by their numbers, for the errors.
         """
         lines = {line["key"]: line for line in self._recorded() if line["key"] in keys}
         ordered = sorted(lines.values(), key=lambda line: keys[line["key"]])
@@ -99,8 +99,8 @@ class OutputFolder:
         self.rejected = [line for line in ordered if line.get("accepted") is False]
         _replace(self.folder / MANIFEST, b"".join(map(_encoded, ordered)))
         failed = [
-            {"id": one.id, "number": one.number, "place": places.get(one.number), "error": one.error}
-            for one in self._errors
+            {"id": error.id, "number": error.number, "place": origins.get(error.number), "error": error.error}
+            for error in self._errors
         ]
         errors = self.folder / ERRORS
         if failed:

@@ -63,7 +63,7 @@ class Rejection:
         if figures is None:
             return (math.inf,)
         held = sum(condition.holds(figures) for condition in self.conditions)
-        return (held, *(one.sign * figures.get(one.figure, 0.0) for one in self.conditions))
+        return (held, *(condition.sign * figures.get(condition.figure, 0.0) for condition in self.conditions))
 
 
 def attempt_seed(key: str, attempt: int) -> int:

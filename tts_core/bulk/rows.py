@@ -52,19 +52,19 @@ class Input(NamedTuple):
 
     rows: valid rows.
     faults: outcomes of the others.
-    places: where each row of both is, by its number: "line 3", or the name of its file.
+    origins: where each row of both is, by its number: "line 3", or the name of its file.
     """
 
     rows: list[TextRow]
     faults: list[Outcome]
-    places: dict[int, str]
+    origins: dict[int, str]
 
     def first(self, count: int | None) -> Input:
         """Return the first rows, bad ones included; None returns all."""
         if count is None:
             return self
         rows = [row for row in self.rows if row.number < count]
-        return Input(rows, [one for one in self.faults if one.number < count], self.places)
+        return Input(rows, [fault for fault in self.faults if fault.number < count], self.origins)
 
 
 def read_rows(source: Path) -> Input:
@@ -79,12 +79,12 @@ def read_rows(source: Path) -> Input:
         raise not_there("batch", source)
     parse = _parsed_chapter if source.is_dir() else _PARSERS.get(source.suffix.lower(), _parsed_line)
     found, ids = Input([], [], {}), dict[str, str]()
-    for number, (place, text) in enumerate(_chapters(source) if source.is_dir() else _lines(source)):
-        name, found.places[number] = f"{number + 1:06d}", place
+    for number, (origin, text) in enumerate(_chapters(source) if source.is_dir() else _lines(source)):
+        name, found.origins[number] = f"{number + 1:06d}", origin
         try:
             if isinstance(text, UsageError):
                 raise text
-            given = parse(place, text)
+            given = parse(origin, text)
             given = {**given, "id": name if given.get("id") is None else str(given["id"])}
             if _is_plain(given["id"]):
                 name = given["id"]
@@ -94,9 +94,9 @@ def read_rows(source: Path) -> Input:
         except UsageError as error:
             found.faults.append(Outcome(number, "", name, error=str(error)))
         else:
-            ids[row.id.lower()] = place
+            ids[row.id.lower()] = origin
             found.rows.append(row)
-    if not found.places:
+    if not found.origins:
         raise UsageError(f"batch: {source} contains no texts")
     return found
 
@@ -141,23 +141,23 @@ def _row(number: int, given: Mapping[str, Any], folder: Path) -> TextRow:
     )
 
 
-def _parsed_chapter(place: str, text: str) -> dict[str, Any]:
-    path = Path(place)
+def _parsed_chapter(origin: str, text: str) -> dict[str, Any]:
+    path = Path(origin)
     return {"id": path.stem, "text": plain(text) if path.suffix.lower() == ".md" else text}
 
 
-def _parsed_line(place: str, text: str) -> dict[str, Any]:
+def _parsed_line(origin: str, text: str) -> dict[str, Any]:
     return {"text": text}
 
 
-def _parsed_meta(place: str, text: str) -> dict[str, Any]:
+def _parsed_meta(origin: str, text: str) -> dict[str, Any]:
     parts = text.split("|")
     if len(parts) not in (4, 5):
         raise UsageError(f"{len(parts)} fields; expected id|reference's text|reference|text")
     return dict(zip(("id", "ref_text", "ref_audio", "text"), parts, strict=False))
 
 
-def _parsed_json(place: str, text: str) -> dict[str, Any]:
+def _parsed_json(origin: str, text: str) -> dict[str, Any]:
     try:
         given: Any = json.loads(text)
     except (ValueError, RecursionError):

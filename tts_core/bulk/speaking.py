@@ -17,11 +17,11 @@ import numpy as np
 
 from tts_core.audio.formats.names import SUFFIXES
 from tts_core.audio.formats.writer import SoundWriter
-from tts_core.bulk.asking import Asking, BulkWork, failed
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.requests import BulkWork, RowRequests, failed
 from tts_core.bulk.rows import TextRow
 from tts_core.errors import device_error
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Failed
 from tts_core.serving.source import ModelSource
 
@@ -34,7 +34,7 @@ THREADS = 2  # that encode sounds while others are spoken
 
 
 @dataclass(eq=False)
-class _AskedRow:
+class _RunningRow:
     """A row with its request. is_second: it joins another time."""
 
     row: TextRow
@@ -53,21 +53,21 @@ class RowSpeaker:
     def __init__(self, source: ModelSource, open_session: Callable[[], SpeechSession], work: BulkWork):
         self.source, self.open_session, self.work = source, open_session, work
         self.session = open_session()
-        self.asking = Asking(source, work)
+        self.requests = RowRequests(source, work)
 
     def speak(self, rows: Iterable[tuple[TextRow, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys; yield each as it ends. The next is taken once a place is free."""
-        for ended in self.turns(rows):
+        for ended in self.steps(rows):
             yield from ended
 
-    def turns(self, rows: Iterable[tuple[TextRow, str] | None]) -> Iterator[list[Outcome]]:
+    def steps(self, rows: Iterable[tuple[TextRow, str] | None]) -> Iterator[list[Outcome]]:
         """Speak rows with their keys; yield the rows that ended after each step, in the order of their end.
 
         rows: None means that there is none at the moment; those that were taken go on.
         """
         source, more = iter(rows), True
-        running: dict[int, _AskedRow] = {}  # by key of the session
-        waiting = deque[_AskedRow]()  # for memory, or for the next batch
+        running: dict[int, _RunningRow] = {}  # by key of the session
+        waiting = deque[_RunningRow]()  # for memory, or for the next batch
         ended = InOrder[Outcome](THREADS, self.session.places)
         while more or waiting or running or ended:
             while waiting or (more and self.session.running < self.session.places):
@@ -83,7 +83,7 @@ class RowSpeaker:
                     break
                 if pair is None:
                     break
-                waiting += self._ask(*pair, ended)
+                waiting += self._request(*pair, ended)
             if running:
                 try:
                     self._step(running, ended)
@@ -95,35 +95,35 @@ class RowSpeaker:
                     self._reopen()
             yield ended.ended(wait=not running)
 
-    def _ask(self, row: TextRow, key: str, ended: InOrder[Outcome]) -> list[_AskedRow]:
+    def _request(self, row: TextRow, key: str, ended: InOrder[Outcome]) -> list[_RunningRow]:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
-            return [_AskedRow(row, key, self.asking.request(row))]
+            return [_RunningRow(row, key, self.requests.request(row))]
         except Exception as error:
             ended.add(failed(row, key, error))
             return []
 
-    def _join(self, asked: _AskedRow, running: dict[int, _AskedRow], ended: InOrder[Outcome]) -> bool:
+    def _join(self, row: _RunningRow, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> bool:
         """Let a request join, or end it if it cannot be spoken; False if no slot is free now."""
         try:
-            if not self.session.fits(asked.request):
+            if not self.session.fits(row.request):
                 return False
-            running[self.session.join(asked.request)] = asked
+            running[self.session.join(row.request)] = row
         except Exception as error:
-            ended.add(failed(asked.row, asked.key, error))
+            ended.add(failed(row.row, row.key, error))
         return True
 
     def _broken(
-        self, running: dict[int, _AskedRow], ended: InOrder[Outcome], error: Exception
-    ) -> list[_AskedRow]:
+        self, running: dict[int, _RunningRow], ended: InOrder[Outcome], error: Exception
+    ) -> list[_RunningRow]:
         """End all running requests with an error. Returns requests that had not begun, for the next batch."""
-        again = list[_AskedRow]()
-        for key, one in running.items():
-            if one.is_second or self.session.begun(key):
-                ended.add(failed(one.row, one.key, error))
+        again = list[_RunningRow]()
+        for key, speech in running.items():
+            if speech.is_second or self.session.begun(key):
+                ended.add(failed(speech.row, speech.key, error))
             else:
-                one.is_second = True
-                again.append(one)
+                speech.is_second = True
+                again.append(speech)
         running.clear()
         return again
 
@@ -135,26 +135,26 @@ class RowSpeaker:
             _LOG.warning("batch: the broken session does not close", exc_info=True)
         self.session = self.open_session()
 
-    def _step(self, running: dict[int, _AskedRow], ended: InOrder[Outcome]) -> None:
+    def _step(self, running: dict[int, _RunningRow], ended: InOrder[Outcome]) -> None:
         for event in self.session.step():
-            joined = running[event.key]
+            spoken = running[event.key]
             if isinstance(event, Failed):
                 del running[event.key]
-                ended.add(failed(joined.row, joined.key, event.error))
+                ended.add(failed(spoken.row, spoken.key, event.error))
                 continue
-            joined.parts.append(event.result)
+            spoken.parts.append(event.result)
             if event.result.finish_reason is not None:
                 del running[event.key]
-                ended.begin(partial(self._spoken, joined))
+                ended.begin(partial(self._spoken, spoken))
 
-    def _spoken(self, joined: _AskedRow) -> Outcome:
-        row, result = joined.row, join(joined.parts)
+    def _spoken(self, spoken: _RunningRow) -> Outcome:
+        row, result = spoken.row, merge(spoken.parts)
         try:
             sound = encoded(result, self.work.suffix)
             cues = result.captions()
             captions = {"srt": cues.srt, "vtt": cues.vtt, None: lambda: None}[self.work.captions]()
         except Exception as error:
-            return failed(row, joined.key, error)
+            return failed(row, spoken.key, error)
         fields = {
             "duration": round(result.audio_seconds, 6),
             "text": row.text,
@@ -166,7 +166,7 @@ class RowSpeaker:
             "rtf": round(result.real_time_factor, 4),
             "codes_sha256": codes_hash(result.codes),
         }
-        return Outcome(row.number, joined.key, row.id, sound, fields, captions)
+        return Outcome(row.number, spoken.key, row.id, sound, fields, captions)
 
 
 class InOrder(Generic[Made]):

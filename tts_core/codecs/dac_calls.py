@@ -34,13 +34,13 @@ class DacCall:
     """Input of one decode.
 
     codes: (B, Q, F).
-    places: of the passages.
-    kept: samples of each row.
+    rows: of the passages.
+    own: samples of each row.
     """
 
     codes: np.ndarray
-    places: tuple[int, ...]
-    kept: tuple[slice, ...]
+    rows: tuple[int, ...]
+    own: tuple[slice, ...]
 
 
 def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Iterator[DacCall]:
@@ -52,17 +52,17 @@ def calls(config: DacConfig, passages: Sequence[Passage], *, most: int) -> Itera
     """
     windows = [_fed_window(config, passage, most) for passage in passages]
     alike: dict[tuple[int, int], list[int]] = {}
-    for place, window in enumerate(windows):
+    for index, window in enumerate(windows):
         if window.start < window.stop:
-            books = passages[place].codes.shape[0]
-            alike.setdefault((window.last - window.first, books), []).append(place)
-    for (fed, _), places in sorted(alike.items(), reverse=True):
-        for chosen in in_powers(places, most // fed):
-            spans = [slice(windows[place].first, windows[place].last) for place in chosen]
+            books = passages[index].codes.shape[0]
+            alike.setdefault((window.last - window.first, books), []).append(index)
+    for (fed, _), indices in sorted(alike.items(), reverse=True):
+        for chosen in in_powers(indices, most // fed):
+            spans = [slice(windows[index].first, windows[index].last) for index in chosen]
             yield DacCall(
-                np.stack([passages[place].codes[:, span] for place, span in zip(chosen, spans, strict=True)]),
+                np.stack([passages[index].codes[:, span] for index, span in zip(chosen, spans, strict=True)]),
                 tuple(chosen),
-                tuple(_kept(config, passages[place], windows[place].first) for place in chosen),
+                tuple(_own(config, passages[index], windows[index].first) for index in chosen),
             )
 
 
@@ -82,9 +82,9 @@ def _fed_window(config: DacConfig, passage: Passage, most: int) -> Window:
 
 def split(config: DacConfig, passages: Sequence[Passage], *, most: int) -> list[Sequence[int]]:
     """Divide passages into the calls of one decode, by their places; those without frames need none."""
-    found = [call.places for call in calls(config, passages, most=most)]
-    needed = {place for places in found for place in places}
-    empty = [place for place in range(len(passages)) if place not in needed]
+    found = [call.rows for call in calls(config, passages, most=most)]
+    needed = {index for indices in found for index in indices}
+    empty = [index for index in range(len(passages)) if index not in needed]
     return [*found, empty] if empty else [*found]
 
 
@@ -107,9 +107,9 @@ def launch_passages(
     def cut(audio: Sequence[np.ndarray]) -> list[np.ndarray]:
         samples = [np.zeros(0, np.float32) for _ in passages]
         for call, rows in zip(needed, audio, strict=True):
-            for row, place, kept in zip(rows, call.places, call.kept, strict=True):
-                samples[place] = row[kept].astype(np.float32)
-                check_sound(samples[place])
+            for row, index, own in zip(rows, call.rows, call.own, strict=True):
+                samples[index] = row[own].astype(np.float32)
+                check_sound(samples[index])
         return samples
 
     return Then(launch([call.codes for call in needed]), cut)
@@ -125,7 +125,7 @@ def most_fed(config: DacConfig, policy: CodecPolicy, *, backend: str) -> int:
     return window.last - window.first
 
 
-def _kept(config: DacConfig, passage: Passage, first: int) -> slice:
+def _own(config: DacConfig, passage: Passage, first: int) -> slice:
     total, hop = passage.codes.shape[1], config.hop_length
     last = decoded_length(config, total) if passage.stop == total else passage.stop * hop
     return slice((passage.start - first) * hop, last - first * hop)

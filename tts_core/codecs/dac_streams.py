@@ -51,13 +51,13 @@ def shared_shapes(config: DacConfig, policy: CodecPolicy, rows: int) -> list[tup
     assert policy.shared is not None
     first = policy.served_stop(0) + decode_lookahead(config)  # waits for the delay
     frames = {first, *(1 << power for power in range(policy.shared.bit_length()))}
-    shapes = [(1 << power, each) for each in frames for power in range(min(rows, ROWS).bit_length())]
+    shapes = [(1 << power, frame) for frame in frames for power in range(min(rows, ROWS).bit_length())]
     return sorted((shape for shape in shapes if shape[0] * shape[1] <= CALL), key=math.prod, reverse=True)
 
 
 def launch_next(
     config: DacConfig,
-    decode_piece: Callable[..., tuple[Any, Any]],
+    decode_window: Callable[..., tuple[Any, Any]],
     host: Device,
     passages: Sequence[Passage],
     streams: Sequence[DacStream | None],
@@ -66,7 +66,7 @@ def launch_next(
 ) -> tuple[Pending[list[np.ndarray]], list[DacStream]]:
     """Begin to decode the next passages of streams to samples, (L,) float32 each.
 
-    decode_piece: as of the codec.
+    decode_window: as of the codec.
     streams: after the passages before, whose results are taken first; None at the start.
     fed: frames, as `frames_fed` counts for each.
     """
@@ -81,7 +81,7 @@ def launch_next(
 
     def work() -> list[Any]:
         nonlocal states
-        samples, states = decode_piece(host.to_device(np.stack(rows)), states, ends)
+        samples, states = decode_window(host.to_device(np.stack(rows)), states, ends)
         return [samples]
 
     launched = host.launch(work)

@@ -27,7 +27,7 @@ def codebooks_at(kbps: float, sample_rate: int, hop_length: int, codebook_size: 
 
 
 def _most_codebooks(kbps: Any, found: Any) -> int:
-    if not isinstance(kbps, list | tuple) or not all(type(each) in (int, float) for each in kbps):
+    if not isinstance(kbps, list | tuple) or not all(type(kbp) in (int, float) for kbp in kbps):
         raise ValueError
     return codebooks_at(
         kbps[-1], found["sample_rate"], math.prod(found["upsampling_ratios"]), max(2, found["codebook_size"])
@@ -91,7 +91,7 @@ def from_shapes(shapes: Mapping[str, tuple[int, ...]], *, sample_rate: int = SAM
     """
     convs: dict[str, list[tuple[int, ...]]] = {"None": [], "block.1": [], "block.3": [], "shortcut": []}
     found = [(match, shape) for name, shape in shapes.items() if (match := _WEIGHT.fullmatch(name))]
-    for match, shape in sorted(found, key=lambda each: int(each[0][2])):
+    for match, shape in sorted(found, key=lambda item: int(item[0][2])):
         if match[1] == "encoder" and len(shape) == 3:
             convs[str(match[3])].append(shape)
     stages, inner = convs["None"], convs["block.1"]

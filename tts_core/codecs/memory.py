@@ -151,4 +151,4 @@ def _most_fed(
 ) -> int:
     """Count the frames fed for the largest of the windows that `frames` are cut into."""
     fed = [window(codec, start, stop, frames) for start, stop in cuts(frames)]
-    return max((one.last - one.first for one in fed), default=0)
+    return max((window.last - window.first for window in fed), default=0)

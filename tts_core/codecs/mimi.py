@@ -211,13 +211,15 @@ def quantizer(sizes: BookSizes | MimiConfig) -> dict[str, Module]:
 
 def transposed_layers(config: MimiConfig) -> list[int]:
     """List the indices of the transposed convolutions among the decoder's layers."""
-    each = config.num_residual_layers + 2
-    return [2 + each * i for i in range(len(config.upsampling_ratios))]
+    stride_layers = config.num_residual_layers + 2
+    return [2 + stride_layers * i for i in range(len(config.upsampling_ratios))]
 
 
 def _residual_layers(config: MimiConfig) -> list[Layer]:
     kernel = config.residual_kernel_size
-    causal = [Conv(kernel, dilation=each, padding=(kernel - 1) * each) for each in config.dilations]
+    causal = [
+        Conv(kernel, dilation=dilation, padding=(kernel - 1) * dilation) for dilation in config.dilations
+    ]
     return [layer for first in causal for layer in (first, Conv(1))]
 
 

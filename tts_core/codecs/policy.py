@@ -35,7 +35,7 @@ class CodecPolicy:
                 raise UsageError(f"{name}: {value} is not a number of frames; give at least 1")
 
     @property
-    def is_heard(self) -> bool:
+    def is_streamed(self) -> bool:
         """True if windows begin small, for a listener."""
         return self.first_frames < self.max_frames
 
@@ -60,7 +60,7 @@ class CodecPolicy:
         """Return the windows of a stream that shares its steps with no other: those of `decode_cuts`."""
         return replace(self, lead=1)
 
-    def unheard(self) -> CodecPolicy:
+    def in_largest(self) -> CodecPolicy:
         """Return the windows of speech that nobody hears before its end: each is as long as the largest, so
         that they feed less context in all.
         """

@@ -29,9 +29,9 @@ def dac_probes(sources: InputSources) -> list[Probe]:
     layers = r"(conv[12]|block\.\d+)"
     encoder = rf"encoder\.{layers}|quantizer\.quantizers\.\d+\.(in_proj|out_proj)"
     decoder = rf"decoder\.{layers}"
-    heard, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
+    samples, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
     return [
-        _encoder("dac", rf"{encoder}|quantizer\.quantizers\.\d+\.encode", encoder, heard, DIRECTIONS, _all),
+        _encoder("dac", rf"{encoder}|quantizer\.quantizers\.\d+\.encode", encoder, samples, DIRECTIONS, _all),
         _decoder("dac", rf"{decoder}|quantizer\.decode", codes, _unwindowed),
     ]
 
@@ -39,11 +39,11 @@ def dac_probes(sources: InputSources) -> list[Probe]:
 def encodec_probes(sources: InputSources) -> list[Probe]:
     """List the runs of EnCodec: encoder and decoder with all codebooks."""
     config = config_of(sources.configs, "encodec", EncodecConfig)
-    heard, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
+    samples, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
     encoder = rf"encoder{STACK}"
     rows = rf"{encoder}|quantizer\.layers\.\d+\.(en|de)code"
     return [
-        _encoder("encodec", rows, encoder, heard, POINTS, _every(config)),
+        _encoder("encodec", rows, encoder, samples, POINTS, _every(config)),
         _decoder("encodec", rf"decoder{STACK}|quantizer\.decode", codes, _whole),
     ]
 
@@ -51,10 +51,10 @@ def encodec_probes(sources: InputSources) -> list[Probe]:
 def mimi_probes(sources: InputSources) -> list[Probe]:
     """List the runs of Mimi: encoder and decoder with all codebooks."""
     config = config_of(sources.configs, "mimi", MimiConfig)
-    heard, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
+    samples, codes = signal(config, sources.seconds, sources.seed), _codes(sources, config)
     rows = rf"(upsample|decoder(_transformer)?{STACK})|quantizer\.(\w+\.)?decode"
     return [
-        _mimi_encoder("mimi", "", heard, config, lambda network: network),
+        _mimi_encoder("mimi", "", samples, config, lambda network: network),
         _decoder("mimi", rows, codes, _whole, r"(?!decoder_transformer).*"),
     ]
 
@@ -62,7 +62,7 @@ def mimi_probes(sources: InputSources) -> list[Probe]:
 def qwen3_codec_probes(sources: InputSources) -> list[Probe]:
     """List the runs of Qwen3-TTS's codec; its decoder reads beyond its window, two frames with 0."""
     config = config_of(sources.configs, "qwen3_codec", Qwen3CodecConfig)
-    heard = signal(config, sources.seconds, sources.seed)
+    samples = signal(config, sources.seconds, sources.seed)
     frames = config.decoder.sliding_window + BEYOND
     codes = sources.codes(config.n_codebooks, config.decoder.codebook_size, frames)[None]
     codes[:, 0] = np.maximum(codes[:, 0], 1)
@@ -72,10 +72,10 @@ def qwen3_codec_probes(sources: InputSources) -> list[Probe]:
     rows = rf"{layers}|{at}\.(input_proj|layers\.\d+|norm|output_proj)|decoder\.quantizer\.(\w+\.)?decode"
 
     def decode(network: Any, ids: Any) -> Any:
-        return network.decode_piece(ids, None)[0]
+        return network.decode_window(ids, None)[0]
 
     return [
-        _mimi_encoder("qwen3_codec", r"encoder\.", heard, config, lambda network: network.encoder),
+        _mimi_encoder("qwen3_codec", r"encoder\.", samples, config, lambda network: network.encoder),
         _decoder("qwen3_codec", rows, codes, decode, rf"(?!{at}\.).*"),
     ]
 
@@ -108,11 +108,11 @@ def mbd_probes(sources: InputSources) -> list[Probe]:
         step = steps[len(steps) // 2]
 
         def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-            one = network.bands[band]
-            x, condition = (framework.turned(framework.array(each)) for each in (noise, latents))
-            estimate = one.unet(x, step, condition)
-            processed = one.process(framework.array(wave))
-            return {"processed": processed, "estimate": framework.turned(estimate)[..., 0]}
+            network_of_band = network.bands[band]
+            x, condition = (framework.transposed(framework.array(source)) for source in (noise, latents))
+            estimate = network_of_band.unet(x, step, condition)
+            processed = network_of_band.process(framework.array(wave))
+            return {"processed": processed, "estimate": framework.transposed(estimate)[..., 0]}
 
         at = rf"bands\.{band}\.(unet\.((en|de)coders\.\d+|conv_codec))"
         given = {"noise": noise, "latents": latents, "wave": wave, "step": step}
@@ -129,39 +129,39 @@ def mbd_probes(sources: InputSources) -> list[Probe]:
     return [probe(band) for band in range(len(config.bands))]
 
 
-def _mimi_encoder(kind: str, at: str, heard: np.ndarray, config: Any, half: Callable[[Any], Any]) -> Probe:
+def _mimi_encoder(kind: str, at: str, samples: np.ndarray, config: Any, half: Callable[[Any], Any]) -> Probe:
     """The encoder that Mimi and Qwen3-TTS's codec share, without windows. at, half: where it is."""
-    frames = heard.shape[1] // config.hop_length
+    frames = samples.shape[1] // config.hop_length
 
     def encode(network: Any, samples: Any) -> Any:
         return half(network).encode_in_windows(samples, config.n_codebooks, frames)
 
-    turned = rf"{at}(encoder{STACK}|downsample|quantizer\.\w+\.input_proj)"
-    rows = rf"{turned}|{at}(encoder_transformer{STACK}|quantizer\.\w+\.layers\.\d+\.(en|de)code)"
-    return _encoder(kind, rows, turned, heard, POINTS, encode)
+    transposed = rf"{at}(encoder{STACK}|downsample|quantizer\.\w+\.input_proj)"
+    rows = rf"{transposed}|{at}(encoder_transformer{STACK}|quantizer\.\w+\.layers\.\d+\.(en|de)code)"
+    return _encoder(kind, rows, transposed, samples, POINTS, encode)
 
 
 def _encoder(
     kind: str,
     rows: str,
-    turned: str,
-    heard: np.ndarray,
+    transposed: str,
+    samples: np.ndarray,
     entries: Any,
     encode: Callable[[Any, Any], Any],
 ) -> Probe:
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-        return {"codes": encode(network, framework.array(heard))}
+        return {"codes": encode(network, framework.array(samples))}
 
-    return Probe("codec", kind, {"samples": heard}, run, rows, turned, half="encoder", entries=entries)
+    return Probe("codec", kind, {"samples": samples}, run, rows, transposed, half="encoder", entries=entries)
 
 
 def _decoder(
-    kind: str, rows: str, codes: np.ndarray, decode: Callable[[Any, Any], Any], turned: str = ".*"
+    kind: str, rows: str, codes: np.ndarray, decode: Callable[[Any, Any], Any], transposed: str = ".*"
 ) -> Probe:
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
         return {"samples": decode(network, framework.array(codes))}
 
-    return Probe("codec", kind, {"codes": codes}, run, rows, turned, half="decoder")
+    return Probe("codec", kind, {"codes": codes}, run, rows, transposed, half="decoder")
 
 
 def _codes(sources: InputSources, config: Any) -> np.ndarray:
@@ -169,8 +169,8 @@ def _codes(sources: InputSources, config: Any) -> np.ndarray:
     return sources.codes(config.n_codebooks, config.codebook_size, frames)[None]
 
 
-def _all(network: Any, heard: Any) -> Any:
-    return network.encode(heard)
+def _all(network: Any, samples: Any) -> Any:
+    return network.encode(samples)
 
 
 def _whole(network: Any, codes: Any) -> Any:
@@ -182,4 +182,4 @@ def _unwindowed(network: Any, codes: Any) -> Any:
 
 
 def _every(config: Any) -> Callable[[Any, Any], Any]:
-    return lambda network, heard: network.encode(heard, config.n_codebooks)
+    return lambda network, samples: network.encode(samples, config.n_codebooks)

@@ -250,7 +250,7 @@ def widest(config: Qwen3DecoderConfig, frames: int) -> int:
     return max(sizes)
 
 
-def original_pieces(frames: int, size: int = PIECE, context: int = CONTEXT) -> list[Window]:
+def original_windows(frames: int, size: int = PIECE, context: int = CONTEXT) -> list[Window]:
     """Cut [0, frames) as the original does: every piece is decoded alone, after its context.
 
     Context is shorter than the convolutions and the transformer read, so that sound after a border differs

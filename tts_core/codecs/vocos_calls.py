@@ -14,12 +14,12 @@ from tts_core.nn.host import Device
 
 
 class VocosCall(NamedTuple):
-    """Frames [start, stop) of the pieces at `places`, whose first `last` frames are needed."""
+    """Frames [start, stop) of the pieces at `rows`, whose first `last` frames are needed."""
 
     start: int
     stop: int
     last: int
-    places: tuple[int, ...]
+    rows: tuple[int, ...]
 
 
 def calls(
@@ -31,14 +31,14 @@ def calls(
     feed more.
     """
     alike: dict[tuple[int, int, int, int], list[int]] = {}
-    for place, count in enumerate(frames):
+    for index, count in enumerate(frames):
         for start, stop in cuts(count):
             window = decode_window(config, start, stop, count)
-            alike.setdefault((start, stop, window.first, window.last), []).append(place)
-    for (start, stop, first, last), places in sorted(alike.items()):
+            alike.setdefault((start, stop, window.first, window.last), []).append(index)
+    for (start, stop, first, last), indices in sorted(alike.items()):
         rows = max(1, most // (last - first))
-        for at in range(0, len(places), rows):
-            yield VocosCall(start, stop, last, tuple(places[at : at + rows]))
+        for at in range(0, len(indices), rows):
+            yield VocosCall(start, stop, last, tuple(indices[at : at + rows]))
 
 
 class Vocoder(Protocol):
@@ -52,7 +52,7 @@ class Vocoder(Protocol):
         ...
 
 
-def decode_pieces(
+def decode_codes(
     vocoder: Vocoder,
     host: Device,
     codes: Sequence[np.ndarray],
@@ -72,10 +72,10 @@ def decode_pieces(
         if check is not None:
             check()
         audio.append(host.to_host(_called(vocoder, host, codes, call, bandwidth_id)))
-    return _joined(needed, audio, len(codes))
+    return _whole(needed, audio, len(codes))
 
 
-def launch_pieces(
+def launch_codes(
     vocoder: Vocoder,
     host: Device,
     codes: Sequence[np.ndarray],
@@ -85,7 +85,7 @@ def launch_pieces(
     """Begin to decode pieces, as `decode_pieces`, beside other work where the host `overlaps`."""
     needed = _needed(vocoder, host, codes, cuts)
     launched = host.launch(lambda: [_called(vocoder, host, codes, call, bandwidth_id) for call in needed])
-    return Then(launched, lambda audio: _joined(needed, audio, len(codes)))
+    return Then(launched, lambda audio: _whole(needed, audio, len(codes)))
 
 
 def _needed(
@@ -95,21 +95,21 @@ def _needed(
     cuts: Callable[[int], Iterator[tuple[int, int]]],
 ) -> list[VocosCall]:
     most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
-    return [*calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most)]
+    return [*calls(vocoder.config, [text_codes.shape[1] for text_codes in codes], cuts, most=most)]
 
 
 def _called(
     vocoder: Vocoder, host: Device, codes: Sequence[np.ndarray], call: VocosCall, bandwidth_id: int
 ) -> Any:
-    fed = np.stack([codes[place][:, : call.last] for place in call.places])
+    fed = np.stack([codes[index][:, : call.last] for index in call.rows])
     return vocoder.decode_frames(host.to_device(fed), call.start, call.stop, bandwidth_id)
 
 
-def _joined(needed: Sequence[VocosCall], audio: Sequence[np.ndarray], pieces: int) -> list[np.ndarray]:
+def _whole(needed: Sequence[VocosCall], audio: Sequence[np.ndarray], pieces: int) -> list[np.ndarray]:
     made = [[np.zeros(0, np.float32)] for _ in range(pieces)]
     for call, rows in zip(needed, audio, strict=True):
-        for place, row in zip(call.places, rows, strict=True):
-            made[place].append(row.astype(np.float32))
+        for index, row in zip(call.rows, rows, strict=True):
+            made[index].append(row.astype(np.float32))
     return [np.concatenate(parts) for parts in made]
 
 

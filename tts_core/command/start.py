@@ -55,7 +55,7 @@ def _leave_folder_of_another_user() -> None:
     MLX compiles for a CPU in the folder mlx of temporary files, which the first user who ran it owns.
     """
     folder = next((os.environ[name] for name in TEMPORARY if name in os.environ), "/tmp")
-    if all(os.access(place, os.W_OK | os.X_OK) for place in _folders_of_mlx(os.path.join(folder, "mlx"))):
+    if all(os.access(folder, os.W_OK | os.X_OK) for folder in _folders_of_mlx(os.path.join(folder, "mlx"))):
         return
     own = os.path.join(folder, f"mlx-port-{os.getuid()}")
     try:
@@ -75,5 +75,5 @@ def _folders_of_mlx(top: str) -> list[str]:
         versions = [os.path.join(top, name) for name in os.listdir(top)]
     except PermissionError:
         versions = []
-    places = [top, *versions, *(os.path.join(version, "cpu") for version in versions)]
-    return [place for place in places if os.path.isdir(place)]
+    folders = [top, *versions, *(os.path.join(version, "cpu") for version in versions)]
+    return [folder for folder in folders if os.path.isdir(folder)]

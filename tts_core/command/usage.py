@@ -21,8 +21,8 @@ def usage_line(fault: click.ClickException) -> str:
     """Return the message of a usage error; those that click words itself are reworded."""
     help_command = "" if not isinstance(fault, click.UsageError) or fault.ctx is None else _help_of(fault.ctx)
     if isinstance(fault, click.NoSuchOption):
-        near = None if fault.ctx is None else nearest_flag(fault.option_name, _all_flags(fault.ctx))
-        return f"{fault.option_name}: no such flag; {f'did you mean {near}?' if near else help_command}"
+        similar = None if fault.ctx is None else nearest_flag(fault.option_name, _all_flags(fault.ctx))
+        return f"{fault.option_name}: no such flag; {f'did you mean {similar}?' if similar else help_command}"
     if isinstance(fault, click.MissingParameter) and fault.param is not None:
         return f"{_label(fault.param)}: missing; {help_command}"
     if isinstance(fault, click.BadParameter) and fault.param is not None:

@@ -208,7 +208,7 @@ def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     own = {"own_speakers": (), **mapping(config, "config.json")}
     if "sampling" not in own:
         return DiaConfig.from_dict(own)
-    later = {one.name: one.default for one in fields(DiaSampling) if one.default is not MISSING}
+    later = {field.name: field.default for field in fields(DiaSampling) if field.default is not MISSING}
     stated = later | {**mapping(own.pop("sampling"), "sampling")}
     sampling = _sampling(exact_fields(DiaSampling, stated, "sampling"), "sampling")
     return DiaConfig.from_dict(own, sampling=sampling)
@@ -218,7 +218,7 @@ _PUBLISHED_AS = {"cfg_scale": "guidance_scale"}
 
 
 def _published_sampling(default: DiaSampling, given: Mapping[str, Any]) -> DiaSampling:
-    names = {one.name: _PUBLISHED_AS.get(one.name, one.name) for one in fields(DiaSampling)}
+    names = {field.name: _PUBLISHED_AS.get(field.name, field.name) for field in fields(DiaSampling)}
     found = {ours: given[theirs] for ours, theirs in names.items() if given.get(theirs) is not None}
     return _sampling(asdict(default) | found, "generation_config.json")
 

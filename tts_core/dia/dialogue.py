@@ -44,8 +44,8 @@ class Dialogue(Voices):
     def next(self, text: str) -> tuple[str, PromptLike]:
         """Give a piece its tag, unless it goes on with its prompt's last speaker."""
         tag = _TAG.match(breaks.read("text", text).blanked)
-        heard = " ".join([*(str(one.text) for one in self._given), *self._said])
-        last = turns(heard)[-1].speaker or TAGS[0][1:-1] if heard else None
+        before = " ".join([*(str(item.text) for item in self._given), *self._said])
+        last = turns(before)[-1].speaker or TAGS[0][1:-1] if before else None
         is_first = self._speaker is None
         speaker = tag[1].upper() if tag else self._speaker or last or TAGS[0][1:-1]
         words = text if tag is None else (text[: tag.start(1) - 1] + text[tag.end() :].lstrip()).strip()
@@ -63,10 +63,10 @@ class Dialogue(Voices):
     def _is_needed(self, piece: str) -> bool:
         if characters(piece) < self._shortest:
             return False
-        heard = [*(str(one.text) for one in self._given), *self._said]
-        if not heard:
+        before = [*(str(item.text) for item in self._given), *self._said]
+        if not before:
             return True
-        said = " ".join(heard)
+        said = " ".join(before)
         seconds = characters(said) / CHARACTERS_PER_SECOND
         if seconds + characters(piece) / CHARACTERS_PER_SECOND > MOST:
             return False

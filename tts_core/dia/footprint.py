@@ -15,6 +15,7 @@ from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     OVERLAPS,
     Footprint,
+    beside_and_after,
     filled,
     footprint,
     gated_row,
@@ -23,7 +24,6 @@ from tts_core.memory.footprint import (
     read_at_once,
     rounded,
     sampling,
-    turns,
 )
 from tts_core.memory.machine import Machine
 from tts_core.memory.weights import held
@@ -69,10 +69,10 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
     copied, shared = dac_streams(codec, job.batch, machine)
     graphs = call + captured + shared if overlaps else 0
     sound = call + graphs + dac_layout(codec, machine) + copied
-    beside, after = turns(machine, sound)
-    kept = cache + text + states
+    beside, after = beside_and_after(machine, sound)
+    row_bytes = cache + text + states
     encoder = config.encoder_config
-    kept_passes = passes(
+    captured_passes = passes(
         job.batch, job.text_bytes, _row(encoder, size), heads=encoder.num_attention_heads,
         backend=machine.backend,
     )  # fmt: skip
@@ -80,12 +80,12 @@ def dia_footprint(configs: Configs, job: DiaJob, machine: Machine) -> Footprint:
     return footprint(
         machine,
         weights=held(configs, ("dia", "dac"), machine, tables=_tables(config)),
-        row=kept,
-        stages=(_steps(config, job, machine, capacity) + kept_passes + beside, kept_passes + after),
+        row=row_bytes,
+        stages=(_steps(config, job, machine, capacity) + captured_passes + beside, captured_passes + after),
         freed=(prompts,),
         minute=60 * codec.frame_rate * whole * job.streams,
         sound=sound,
-        graphs=graphs + kept_passes,
+        graphs=graphs + captured_passes,
     )
 
 
@@ -119,8 +119,10 @@ def _steps(config: DiaConfig, job: DiaJob, machine: Machine, capacity: int) -> i
     read = layer(texts, encoder_row, heads=encoder.num_attention_heads, keys=scored)
     start = layer(job.streams * first, row, heads=heads, keys=max(first, text))
     if job.prompt_frames and machine.backend not in FIXED:  # keys and values before they are copied
-        each = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim * machine.size
-        start += each * read_at_once(job.batch, job.streams // job.batch * first, machine.backend)
+        position_bytes = (
+            2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim * machine.size
+        )
+        start += position_bytes * read_at_once(job.batch, job.streams // job.batch * first, machine.backend)
     if job.prompt_frames and machine.backend in OVERLAPS:  # a layer's keys and values of the texts of a pass
         rows = read_at_once(job.batch, job.streams // job.batch * first, machine.backend) // filled(first)
         crossed = decoder.cross_num_key_value_heads * decoder.cross_head_dim

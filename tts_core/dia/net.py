@@ -35,9 +35,9 @@ class DiaNet(Net):
     """A Dia network and its codec, which decodes windows of several texts, or the next frames of several
     streams, in shared calls. The empty text of guidance is encoded once.
 
-    encode_nothing: of the network, encodes the empty text.
+    encode_empty: of the network, encodes the empty text.
     decode: of the codec without windows, codes (B, Q, F) on the device → samples (B, L).
-    decode_piece: as the codec's, where a side has a faster form.
+    decode_window: as the codec's, where a side has a faster form.
     lookahead: frames after a window that its samples depend on.
     """
 
@@ -48,16 +48,16 @@ class DiaNet(Net):
     def __init__(
         self,
         *given: Any,
-        encode_nothing: Callable[[], Any],
+        encode_empty: Callable[[], Any],
         decode: Callable[[Any], Any],
-        decode_piece: Callable[..., tuple[Any, Any]] | None = None,
+        decode_window: Callable[..., tuple[Any, Any]] | None = None,
         **how: Any,
     ):
         super().__init__(*given, **how)
         check_fits(self.codec_config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.lookahead = decode_lookahead(self.codec_config)
-        self._encode_nothing, self._decode = cache(encode_nothing), decode
-        self._decode_piece = decode_piece or (lambda *given: self.codec.decode_piece(*given))
+        self._encode_empty, self._decode = cache(encode_empty), decode
+        self._decode_window = decode_window or (lambda *given: self.codec.decode_window(*given))
 
     @property
     def policy(self) -> CodecPolicy:
@@ -69,15 +69,15 @@ class DiaNet(Net):
 
     def together(self, requests: Sequence[DiaRequest], most: int | None = None) -> tuple[DiaJob, int]:
         """As of any model; texts of several pieces speak as many of them at once as fit."""
-        least = max(1, sum(len(one.pieces) == 1 for one in requests))
-        wanted = together([one.job(SIDE_BY_SIDE) for one in requests])
+        least = max(1, sum(len(request.pieces) == 1 for request in requests))
+        wanted = together([request.job(SIDE_BY_SIDE) for request in requests])
         machine, whole = self.host.machine(self.policy), lambda texts: replace(wanted, batch=texts)
         job = whole(max(self.plan.places(self.configs, whole, wanted.batch, machine), least))
         self.check(job)
-        return job, min(most or job.batch, job.batch, sum(len(one.pieces) for one in requests))
+        return job, min(most or job.batch, job.batch, sum(len(request.pieces) for request in requests))
 
     def is_late(self, requests: Sequence[DiaRequest], places: int) -> bool:
-        is_whole = all(len(one.pieces) == 1 for one in requests)
+        is_whole = all(len(request.pieces) == 1 for request in requests)
         return not self.host.overlaps and is_whole and len(requests) <= places
 
     def longest(self, first: DiaRequest) -> DiaJob:
@@ -86,7 +86,7 @@ class DiaNet(Net):
     def windows(self, job: DiaJob | None, *, streamed: bool) -> CodecPolicy:
         """As of any model. A job that is streamed has its session to itself; its windows grow faster."""
         if not streamed:
-            return self.policy.unheard()
+            return self.policy.in_largest()
         policy = self.policy if job is None else self.policy.alone()
         # captured calls have few lengths, and rows of several streams fill them
         shared = WINDOW if self.host.overlaps else CALL
@@ -105,8 +105,8 @@ class DiaNet(Net):
 
         guided: some may be.
         """
-        nothing = self._encode_nothing() if guided else None
-        return self._make_slots(self.network, nothing, texts=texts, room=rows, text_rows=text_rows)
+        empty = self._encode_empty() if guided else None
+        return self._make_slots(self.network, empty, texts=texts, capacity=rows, text_rows=text_rows)
 
     def fault(self, piece: DiaRequest, grid: DelayGrid) -> GenerationError:
         """Build the error for logits of a request with one piece that are not all finite. grid: its rows so
@@ -116,9 +116,9 @@ class DiaNet(Net):
         return self._fault(self.network, tokens, rows, guided=piece.sampling.cfg_scale != 0, text=1)
 
     def prepare(self, policy: CodecPolicy, places: int) -> None:
-        if self.host.overlaps and policy.is_heard and policy.shared is not None:
+        if self.host.overlaps and policy.is_streamed and policy.shared is not None:
             shapes = shared_shapes(self.codec_config, policy, places)
-            rehearse(self.host, self._decode_piece, self.codec_config.n_codebooks, shapes)
+            rehearse(self.host, self._decode_window, self.codec_config.n_codebooks, shapes)
 
     def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
         """Divide windows by their length; speech that nobody hears is divided by `decode` itself."""
@@ -150,16 +150,19 @@ class DiaNet(Net):
         """Return the memory of a piece whose frames are computed once; None where nobody hears it before its
         end, so that its windows are long.
         """
-        return CodecMemory() if policy is not None and policy.is_heard else None
+        return CodecMemory() if policy is not None and policy.is_streamed else None
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
-        passages, memories = _passages(windows), [one.memory for one in windows if one.memory is not None]
+        passages, memories = (
+            _passages(windows),
+            [window.memory for window in windows if window.memory is not None],
+        )
         fed = self._fed(windows[0])
         if not fed:
             return launch_passages(self.codec_config, passages, self._launch, most=self.most_fed)
         before = [memory.state for memory in memories]
         pending, states = launch_next(
-            self.codec_config, self._decode_piece, self.host, passages, before, fed=fed
+            self.codec_config, self._decode_window, self.host, passages, before, fed=fed
         )
         for memory, state in zip(memories, states, strict=True):
             memory.state = state

@@ -39,7 +39,7 @@ from tts_core.errors import UsageError
 from tts_core.text.duration import expected_seconds
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.rules import NO_RULES, TextRules
-from tts_core.text.sentences import CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
+from tts_core.text.sentences import CLAUSE, LOOK_BEHIND, SENTENCE, WORD, stops
 
 AUTO = 4  # pieces per window of frames: anchors, a piece, and margin for slow speech
 WHOLE = 4 / 3  # of a piece: a text up to this length stays whole
@@ -169,7 +169,7 @@ def read(
         script = f"[{turns(before)[-1].speaker}] {words}"
     ends = accumulate((len(part) + 1 for part in parts[:-1]), initial=len(script) - len(words))
     pauses = dict(zip([*ends][1:], given.silences[1:-1], strict=True))
-    pieces = cut(script, most, heard={turn.speaker for turn in turns(said)}, pauses=pauses)
+    pieces = cut(script, most, known={turn.speaker for turn in turns(said)}, pauses=pauses)
     if piece_seconds is None and len(pieces) > len(parts):
         raise UsageError(
             f"piece_seconds: without pieces, this model speaks about {seconds:.1f} s between two pauses of a "
@@ -202,12 +202,12 @@ def cut(
     script: str,
     most: Size,
     *,
-    heard: Collection[str | None] = (),
+    known: Collection[str | None] = (),
     pauses: Mapping[int, float] = MappingProxyType({}),
 ) -> list[DiaPiece]:
     """Cut a prepared script into pieces of at most `most`; each of two anchors is at most ANCHOR times that.
 
-    heard: the speakers in the reference. Cuts fall after turns, else sentences, else clauses, else words;
+    known: the speakers in the reference. Cuts fall after turns, else sentences, else clauses, else words;
     a word that does not fit is split. The joined pieces equal the script, apart from white space and repeated
     tags; a single tag at the end goes to the last piece.
     pauses: position in the script → seconds of silence, in order; a piece ends at each. If the first piece is
@@ -215,20 +215,20 @@ def cut(
     """
     said = [turn for turn in turns(script) if speakable(turn.words)]
     end = said[-1].stop
-    first = {turn.speaker: turn.start for turn in reversed(said) if turn.speaker not in heard}
-    voice = VOICE * CHARACTERS_PER_SECOND if pauses and not heard else 0  # wanted characters of the anchors
+    first = {turn.speaker: turn.start for turn in reversed(said) if turn.speaker not in known}
+    voice = VOICE * CHARACTERS_PER_SECOND if pauses and not known else 0  # wanted characters of the anchors
     pieces: list[DiaPiece] = []
     anchors: tuple[int, ...] = ()
     start, ends = 0, [*pauses, end]
     while start < end:
-        new = [place for place in first.values() if place >= start]
+        new = [offset for offset in first.values() if offset >= start]
         limit = ends[bisect_right(ends, start)]
-        stop = _stop_with(script, said, start, limit, most, new=new, opening=not heard and not pieces)
+        stop = _stop_with(script, said, start, limit, most, new=new, opening=not known and not pieces)
         text = _piece(script, said, start, stop if stop < end else len(script))
         pieces.append(DiaPiece(text, anchors, after=pauses.get(stop)))
         held = " ".join(pieces[anchor].text for anchor in anchors)
         is_short = characters(held) < voice and most.times(2 * ANCHOR).holds(f"{held} {text}".lstrip())
-        if is_short or any(start <= place < stop for place in new):
+        if is_short or any(start <= offset < stop for offset in new):
             anchors = (*anchors, len(pieces) - 1)
         start = stop
     return pieces
@@ -247,7 +247,7 @@ def _stop_with(
         stop = _stop(script, said, start, limit, most if opening else half, after=max(new))
         if stop is not None:
             return stop
-    ahead = min((place for place in new if start < place < limit), default=limit)
+    ahead = min((stop for stop in new if start < stop < limit), default=limit)
     is_half = start in new and not (opening and len(new) == 1)
     stop = _stop(script, said, start, ahead, half if is_half else most)
     assert stop is not None, "words can always be cut"
@@ -265,9 +265,9 @@ def _stop_of(turn: Turn) -> int:
     return turn.stop
 
 
-def _turn(said: list[Turn], place: int) -> Turn:
+def _turn(said: list[Turn], stop: int) -> Turn:
     """Find the turn that contains a position."""
-    return said[bisect_right(said, place, key=_stop_of)]
+    return said[bisect_right(said, stop, key=_stop_of)]
 
 
 def _stop(
@@ -283,20 +283,20 @@ def _stop(
     if end <= reach and most.holds(_piece(script, said, start, end)):
         return end
     fitting = [
-        (place, rank, characters(piece))
-        for place, rank in _places(script, said, start, min(end, reach))
-        if (after is None or (place > after and rank <= SENTENCE))
-        and most.holds(piece := _piece(script, said, start, place))
+        (stop, rank, characters(piece))
+        for stop, rank in _stops(script, said, start, min(end, reach))
+        if (after is None or (stop > after and rank <= SENTENCE))
+        and most.holds(piece := _piece(script, said, start, stop))
     ]
     if not fitting:
         return None if after is not None else _last_that_fits(script, said, start, end, most)
     rest = script[start : min(end, start + 10 * most.characters)]
     size = characters(rest)
     aim = size / max(most.count(rest), round(size / (AIM * most.characters)))
-    return min(fitting, key=lambda one: abs(one[2] / aim - 1) + _WORSE[one[1]])[0]
+    return min(fitting, key=lambda entry: abs(entry[2] / aim - 1) + _WORSE[entry[1]])[0]
 
 
-def _places(script: str, said: list[Turn], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _stops(script: str, said: list[Turn], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield (position, rank) of the cuts before `end`: between words of a turn, or at its end."""
     for at in range(bisect_right(said, start, key=_stop_of), len(said)):
         turn = said[at]
@@ -306,9 +306,9 @@ def _places(script: str, said: list[Turn], start: int, end: int) -> Iterator[tup
             yield turn.start, _TURN
         first = max(start, turn.start + (len(TAGS[0]) if turn.start >= start else 0))
         words = script[first : min(turn.stop, end)]
-        for place, rank in places(words):
-            if any(map(str.isalnum, words[:place])) and any(map(str.isalnum, words[place:])):
-                yield first + place, rank
+        for stop, rank in stops(words):
+            if any(map(str.isalnum, words[:stop])) and any(map(str.isalnum, words[stop:])):
+                yield first + stop, rank
 
 
 def _last_that_fits(script: str, said: list[Turn], start: int, end: int, most: Size) -> int:

@@ -47,8 +47,8 @@ def _dia(sources: InputSources) -> Probe:
     ids, tokens = ids.astype(np.int32), np.stack((grid, grid)).astype(np.int32)
 
     def run(network: Any, framework: Framework) -> Mapping[str, Any]:
-        nothing = network.encode_nothing()
-        source, cache = network.read([framework.array(ids)], nothing), network.new_cache()
+        empty = network.encode_empty()
+        source, cache = network.read([framework.array(ids)], empty), network.new_cache()
         pieces = [framework.array(tokens[:, start:stop]) for start, stop in single_passes(rows)]
         return {"logits": [network(piece, cache, source) for piece in pieces]}
 

@@ -35,7 +35,7 @@ from tts_core.errors import UsageError
 from tts_core.models import Documents
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.asked import each_text, frames_of, seed_of
+from tts_core.speaking.given import frames_of, given_texts, seed_of
 from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
@@ -44,7 +44,7 @@ from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
-ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
+SPARE = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class DiaFacts(RequestFacts):
 
     def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> DiaRequest:
         active = choose_rules(self.rules, options)
-        voice = _heard(read_voice(self.config, self.codec, prompt), active, options)
+        voice = _spoken_voice(read_voice(self.config, self.codec, prompt), active, options)
         accents = accent_notes("text", text, active.knows)
         text = readable("text", text, active, options)
         pieces = self._pieces(text, options, voice, active)
@@ -165,7 +165,7 @@ class DiaFacts(RequestFacts):
         silences = (pieces[0].before, *(piece.after for piece in pieces))
         said = [piece.spoken for piece in pieces]
         if all(turn.speaker is None for turn in turns(text)):  # the tags are ours
-            said = [one[len(TAGS[0]) :].lstrip() if one.startswith(TAGS) else one for one in said]
+            said = [line[len(TAGS[0]) :].lstrip() if line.startswith(TAGS) else line for line in said]
         pacing = Pacing(tuple(said), silences, options.speed)
         made = self._made(options, voice, pieces, limits, pacing)
         shortest = self.rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0
@@ -180,26 +180,27 @@ class DiaFacts(RequestFacts):
         exactly: bool = False,
     ) -> list[DiaRequest]:
         """As of any model. Each text is spoken whole; one with pauses inside, in pieces."""
-        asked = list[DiaRequest]()
-        for place, text, own, prompt in each_text(texts, options, prompts):
-            if not exactly and len(paused(f"text {place}", text).parts) > 1:
-                asked.append(self.request(text, own, prompt))
+        found = list[DiaRequest]()
+        for index, text, own, prompt in given_texts(texts, options, prompts):
+            if not exactly and len(paused(f"text {index}", text).parts) > 1:
+                found.append(self.request(text, own, prompt))
             else:
-                asked.append(self._whole(text, own, prompt, place, exactly=exactly))
+                found.append(self._whole(text, own, prompt, index, exactly=exactly))
         if not options.last_channel_free:
-            return asked
-        frames = [0 if one.voice is None else one.voice.frames for one in asked]
+            return found
+        frames = [0 if item.voice is None else item.voice.frames for item in found]
         return [
-            replace(one, last_channel_free=its == max(frames)) for one, its in zip(asked, frames, strict=True)
+            replace(item, last_channel_free=its == max(frames))
+            for item, its in zip(found, frames, strict=True)
         ]
 
     def _whole(
-        self, text: str, options: DiaOptions, prompt: PromptLike, place: int, *, exactly: bool
+        self, text: str, options: DiaOptions, prompt: PromptLike, index: int, *, exactly: bool
     ) -> DiaRequest:
-        """Check a text that is spoken at once. place: in messages."""
+        """Check a text that is spoken at once. index: in messages."""
         rules = NO_RULES if exactly else choose_rules(self.rules, options)
-        voice = _heard(read_voice(self.config, self.codec, prompt, f"prompt {place}"), rules, options)
-        before, where = None if voice is None else voice.transcript, f"text {place}"
+        voice = _spoken_voice(read_voice(self.config, self.codec, prompt, f"prompt {index}"), rules, options)
+        before, where = None if voice is None else voice.transcript, f"text {index}"
         given = Paused.whole(text) if exactly else paused(where, readable(where, text, rules, options))
         said, *more = given.parts
         if more:
@@ -210,8 +211,8 @@ class DiaFacts(RequestFacts):
         else:
             expected = seconds(rewritten("text", said, rules))
             whole = prepare(said, self.config.max_text_bytes, transcript=before, rules=rules)
-        _check_text(self.config, whole, place)
-        limit = check_limit(self.config, self.codec, options, voice, expected, f"prompt {place}")
+        _check_text(self.config, whole, index)
+        limit = check_limit(self.config, self.codec, options, voice, expected, f"prompt {index}")
         pacing = Pacing(given.parts, given.silences, options.speed)
         return self._made(options, voice, [DiaPiece(whole, said=said)], [limit], pacing)
 
@@ -241,7 +242,7 @@ class DiaFacts(RequestFacts):
     ) -> DiaRequest:
         """Build the request of pieces with their limits in frames."""
         seed = seed_of(options)
-        seeds = [piece_seed(seed, place) for place in range(len(pieces))]
+        seeds = [piece_seed(seed, index) for index in range(len(pieces))]
         return DiaRequest(
             config=self.config,
             frame_rate=self.codec.frame_rate,
@@ -258,7 +259,7 @@ class DiaFacts(RequestFacts):
         )
 
 
-def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> DiaVoice | None:
+def _spoken_voice(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> DiaVoice | None:
     """The voice with its transcript as it is read."""
     if voice is None or voice.transcript is None or rules == NO_RULES:
         return voice
@@ -268,7 +269,7 @@ def _heard(voice: DiaVoice | None, rules: TextRules, options: DiaOptions) -> Dia
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> DiaSampling:
     """Fill options that are None with the model's own values."""
-    given = {one.name: getattr(options, one.name) for one in fields(DiaSampling)}
+    given = {field.name: getattr(options, field.name) for field in fields(DiaSampling)}
     return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -278,10 +279,10 @@ def choose_limits(
     """Limit the frames of each piece of a long text, so that the window has room after the anchors."""
     expected = [math.ceil(piece.seconds * frame_rate) for piece in pieces]
     limits = [longest_frames(piece.seconds, frame_rate) for piece in pieces]
-    anchors = {place for piece in pieces for place in piece.anchors}
+    anchors = {index for piece in pieces for index in piece.anchors}
     room = config.max_frames - (0 if voice is None else voice.frames)
-    for place in anchors:
-        limits[place] = max(1, min(limits[place], int(room - ROOM * max(expected)) // len(anchors)))
+    for index in anchors:
+        limits[index] = max(1, min(limits[index], int(room - SPARE * max(expected)) // len(anchors)))
     return limits
 
 
@@ -313,19 +314,19 @@ def check_limit(
     return frames
 
 
-def _check_text(config: DiaConfig, text: str, place: int) -> None:
+def _check_text(config: DiaConfig, text: str, index: int) -> None:
     found = _UNREADABLE.search(text)
     if found is not None:
         raise UsageError(
-            f"text {place}: character {found.start() + 1} is U+{ord(found[0]):04X}, which cannot be read; "
+            f"text {index}: character {found.start() + 1} is U+{ord(found[0]):04X}, which cannot be read; "
             "remove it"
         )
     tokens = tokenize(text)
     if len(tokens) == 0:
-        raise UsageError(f"text {place}: empty; there is nothing to say")
+        raise UsageError(f"text {index}: empty; there is nothing to say")
     if len(tokens) > config.max_text_bytes:
         raise UsageError(
-            f"text {place}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
+            f"text {index}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
 
 

@@ -26,17 +26,17 @@ def speak(request: DiaRequest, net: DiaNet, policy: CodecPolicy | None) -> Speec
     if request.voice is not None:
         request = yield Encode(partial(request.encoded, net.encode))
     text = DiaPieces(request)
-    while places := text.ready():
-        yield All([_speak(text, place, net, policy) for place in places])
+    while ready := text.ready():
+        yield All([_speak(text, index, net, policy) for index in ready])
     return text.finish_reason
 
 
-def _speak(text: DiaPieces, place: int, net: DiaNet, policy: CodecPolicy | None) -> Speech:
+def _speak(text: DiaPieces, index: int, net: DiaNet, policy: CodecPolicy | None) -> Speech:
     """Speak a piece after its reference and anchors."""
-    piece, is_long = text.request(place), len(text.whole.pieces) > 1
-    grid, asked = piece.grid(), 0
+    piece, is_long = text.request(index), len(text.whole.pieces) > 1
+    grid, given = piece.grid(), 0
     slot = Slot(DiaInputs.of(grid, piece.tokens, piece.sampling, piece.noise[0]))
-    sound = partial(Sound, memory=net.memory(policy), is_kept=is_long)
+    sound = partial(Sound, memory=net.memory(policy), in_result=is_long)
     while not grid.done:
         for ids in (yield Ids(slot)):
             if ids.min() < 0:
@@ -45,14 +45,14 @@ def _speak(text: DiaPieces, place: int, net: DiaNet, policy: CodecPolicy | None)
             if grid.done:
                 break
         codes, final = grid.codes(), grid.frames - (1 if grid.done else net.lookahead)
-        for start, stop in complete(policy, asked, final):  # the last window ends the piece
+        for start, stop in complete(policy, given, final):  # the last window ends the piece
             yield sound(codes[:, start:stop], grid.filled, source=Passage(codes, start, stop))
-            asked = stop
+            given = stop
     yield Free(slot)
     codes = grid.codes()
-    ended = text.end(place, codes, grid.finish_reason)
+    ended = text.end(index, codes, grid.finish_reason)
     if piece.own_limits and grid.finish_reason == "length":
         warn_of_cut(piece.limits[0], piece.frame_rate, words_of(piece.tokens))
-    source, told = Passage(codes, asked, grid.frames), ended if is_long else None
-    yield sound(codes[:, asked:], grid.filled, source=source, ends=True, piece=told)
+    source, told = Passage(codes, given, grid.frames), ended if is_long else None
+    yield sound(codes[:, given:], grid.filled, source=source, ends=True, piece=told)
     return grid.finish_reason

@@ -125,7 +125,7 @@ def _by_turns(what: str, text: str, rules: TextRules, change: Callable[[str], st
     if rules == NO_RULES:
         return words
     said = [(turn.speaker, change(turn.words)) for turn in turns(words)]
-    return clean(what, " ".join(one if speaker is None else f"[{speaker}] {one}" for speaker, one in said))
+    return clean(what, " ".join(line if speaker is None else f"[{speaker}] {line}" for speaker, line in said))
 
 
 def with_tag(words: str) -> str:
@@ -184,7 +184,7 @@ def speakable(words: str) -> bool:
 def check_turns(whole: str) -> None:
     """Raise UsageError for a turn without words, except a tag at the end."""
     *before, _ = every = turns(whole)
-    empty = next((place for place, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
+    empty = next((offset for offset, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
     if empty is not None:
         raise UsageError(
             f"text: turn {empty} of {len(every)}, [{every[empty - 1].speaker}], has no words; "
@@ -201,7 +201,7 @@ def _too_long(text: str, words: str, front: str, limit: int) -> str:
     rest = "" if why == _TURN_END else f", and begin the rest with [{speaker}]"
     counted = f"{size} bytes" + (f", {given} of them the transcript's" if given > len(b"\x01 ") else "")
     if clean("text", text) == words:
-        at = str(_place(text, split - len(front)))
+        at = str(_offset(text, split - len(front)))
     else:
         at = f"{split - len(front)} of the text as it is read"
     where = f"after character {at} ({why}){rest}"
@@ -211,36 +211,38 @@ def _too_long(text: str, words: str, front: str, limit: int) -> str:
 def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
     """Find the last cut that fits and leaves words on both sides: after a turn or sentence, else a word."""
     untagged = _TAG_LIKE.sub(lambda tag: " " * len(tag.group()), whole)
-    first = next(place for place in range(floor, len(whole)) if speakable(untagged[place]))
-    last = next(place for place in reversed(range(floor, len(whole))) if speakable(untagged[place]))
+    first = next(offset for offset in range(floor, len(whole)) if speakable(untagged[offset]))
+    last = next(offset for offset in reversed(range(floor, len(whole))) if speakable(untagged[offset]))
     window = whole[
         : 4 * limit + 4
     ]  # a tag of four characters counts as one byte; the tag at its end is whole
     tags = list(_TAG_LIKE.finditer(window))
-    inside_tags = {place for tag in tags for place in range(tag.start() + 1, tag.end())}
-    anywhere = [place for place in range(first + 1, min(last, 4 * limit) + 1) if place not in inside_tags]
-    fitting = anywhere[: bisect_right(anywhere, limit, key=lambda place: len(tokenize(window[:place])))]
+    inside_tags = {offset for tag in tags for offset in range(tag.start() + 1, tag.end())}
+    anywhere = [offset for offset in range(first + 1, min(last, 4 * limit) + 1) if offset not in inside_tags]
+    fitting = anywhere[: bisect_right(anywhere, limit, key=lambda offset: len(tokenize(window[:offset])))]
     if not fitting:
         return first + 1, "its first character"
     ends = [(tag.start(), _TURN_END) for tag in tags]
     ends += [(end.end(), "the end of a sentence") for end in _SENTENCE_END.finditer(window)]
     words = [(space.start(), "the end of a word") for space in _SPACE.finditer(window)]
-    for places in (ends, words, [(fitting[-1], "inside a word")]):
-        there = [(place, why) for place, why in places if first < place <= fitting[-1]]
+    for stops in (ends, words, [(fitting[-1], "inside a word")]):
+        there = [(offset, why) for offset, why in stops if first < offset <= fitting[-1]]
         if there:
-            place, why = max(there)
-            return place, _TURN_END if whole[place:].lstrip().startswith(TAGS) else why
+            offset, why = max(there)
+            return offset, _TURN_END if whole[offset:].lstrip().startswith(TAGS) else why
     raise AssertionError("the last of these places always fits")
 
 
-def _place(text: str, clean_place: int) -> int:
+def _offset(text: str, clean_offset: int) -> int:
     """Map a position in the cleaned text to one in the text as given."""
-    kept = [
-        place for place, char in enumerate(text) if not (char == "\r" and text[place + 1 : place + 2] == "\n")
+    offsets = [
+        offset
+        for offset, char in enumerate(text)
+        if not (char == "\r" and text[offset + 1 : offset + 2] == "\n")
     ]
     plain = _plain_lines(text)
     before = len(plain) - len(plain.lstrip())
-    return kept[before + clean_place - 1] + 1
+    return offsets[before + clean_offset - 1] + 1
 
 
 def tokenize(text: str) -> np.ndarray:

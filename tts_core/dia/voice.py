@@ -10,7 +10,7 @@ import numpy as np
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.errors import UsageError
-from tts_core.models import only
+from tts_core.models import only_speakers
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt, checked_codes
 
@@ -61,14 +61,16 @@ def read_voice(
     if prompt is None:
         return None
     if isinstance(prompt, Prompt) and len(prompt.references) == 2 and prompt.references[1].codes is not None:
-        first, then = (read_voice(config, codec, Prompt((one,)), where) for one in prompt.references)
+        first, then = (
+            read_voice(config, codec, Prompt((reference,)), where) for reference in prompt.references
+        )
         return first and then and first.continued(then)
     if isinstance(prompt, str | bytes):
         raise UsageError(f"{where or 'prompt'}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = prompt.one if isinstance(prompt, Prompt) else None
     where = where or ("prompt" if given is None else given.name)
     if given is not None and given.audio is not None and config.own_speakers:
-        raise UsageError(f"{where}: {only(config.own_speakers)}; leave it out")
+        raise UsageError(f"{where}: {only_speakers(config.own_speakers)}; leave it out")
     if given is not None and given.text is None:
         raise UsageError(f"{where}: its transcript is missing; Dia needs the words of the reference")
     samples = None if given is None else given.samples(codec.sample_rate, where)

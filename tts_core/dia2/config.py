@@ -127,7 +127,7 @@ class Dia2Config(Config, title="Dia2 config"):
     @property
     def stage_sets(self) -> tuple[int, ...]:
         """Place of each stage's set of weights."""
-        return tuple(self.weight_sets.index(each) for each in self.weights_schedule)
+        return tuple(self.weight_sets.index(item) for item in self.weights_schedule)
 
 
 _FILE = FileForm(
@@ -157,8 +157,8 @@ def parameter_shapes(config: Dia2Config) -> Shapes:
     stages, sets = config.n_streams - 1, len(config.weight_sets)
     rows = other.num_attention_heads * other.head_dim
     packed = dict[str, Module]()
-    for place in range(sets):
-        packed |= {f"in_proj.{place}": weight(3 * rows, narrow), f"out_proj.{place}": weight(narrow, rows)}
+    for index in range(sets):
+        packed |= {f"in_proj.{index}": weight(3 * rows, narrow), f"out_proj.{index}": weight(narrow, rows)}
     transformer = {
         "audio_embeds": [weight(ids, width)] * config.n_streams,
         "text_embed": _text(config.text_vocab_size, config.low_rank_dim, width),

@@ -19,6 +19,7 @@ from tts_core.dia2.script import SPEAKERS
 from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     Footprint,
+    beside_and_after,
     footprint,
     gated_row,
     layer,
@@ -26,7 +27,6 @@ from tts_core.memory.footprint import (
     read_at_once,
     rounded,
     sampling,
-    turns,
     widest,
 )
 from tts_core.memory.machine import Machine
@@ -67,17 +67,17 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
     prefixes = read_at_once(job.batch, (1 + job.guided) * job.prefix_frames, machine.backend)
     most = max(job.rows, prefixes)
     width = stack.num_attention_heads * stack.head_dim
-    one = gated_row(stack.hidden_size, stack.intermediate_size, width, machine.size)
-    step = layer(most, one, heads=stack.num_attention_heads, keys=steps)
+    gated = gated_row(stack.hidden_size, stack.intermediate_size, width, machine.size)
+    step = layer(most, gated, heads=stack.num_attention_heads, keys=steps)
     step += sampling(job.rows * config.audio_vocab_size)
     heads = stack.num_attention_heads
-    kept_passes = passes(job.rows, job.prefix_frames, one, heads=heads, backend=machine.backend)
+    captured_passes = passes(job.rows, job.prefix_frames, gated, heads=heads, backend=machine.backend)
     if machine.backend not in FIXED:  # keys and values of prefixes before they are copied
         step += prefixes * stack.num_hidden_layers * position // job.rows
     shared, captured = stream_frames(job.frames, job.batch, policy, machine)
     fed = max(min(job.frames, policy.max_frames), shared) + captured
     sound = graphs + widest(machine, mimi.widest(codec, fed))
-    beside, after = turns(machine, sound)
+    beside, after = beside_and_after(machine, sound)
     prefix = 0
     if job.prefix_frames:
         prefix = widest(machine, mimi.widest(codec, mimi_fed(codec, job.prefix_frames, policy)))
@@ -87,11 +87,11 @@ def dia2_footprint(configs: Configs, job: Dia2Job, machine: Machine) -> Footprin
         machine,
         weights=held(configs, ("dia2", "mimi"), machine, tables=tables),
         row=row,
-        stages=(step + kept_passes + beside, kept_passes + after),
+        stages=(step + captured_passes + beside, captured_passes + after),
         freed=(prefix,),
         minute=60 * codec.frame_rate * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs + kept_passes,
+        graphs=graphs + captured_passes,
     )
 
 

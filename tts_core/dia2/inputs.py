@@ -44,11 +44,11 @@ class Dia2Choice:
     @property
     def numbers(self) -> Dia2Numbers:
         """The numbers by which a sampler draws."""
-        near = abs(self.cfg_scale) >= 0.5
+        from_conditional = abs(self.cfg_scale) >= 0.5
         return Dia2Numbers(
             cfg_filter_k=self.cfg_filter_k if self.is_guided else 0,
-            near=near,
-            factor=self.cfg_scale - 1 if near else self.cfg_scale,
+            from_conditional=from_conditional,
+            factor=self.cfg_scale - 1 if from_conditional else self.cfg_scale,
             temperature=0 if self.is_greedy else max(self.temperature, COLDEST),
             first_top_k=self.top_k,
         )
@@ -56,10 +56,10 @@ class Dia2Choice:
 
 @dataclass(frozen=True)
 class Dia2Numbers:
-    """A choice as its sampler draws. near: guidance starts from the conditional logits."""
+    """A choice as its sampler draws. from_conditional: guidance starts from the conditional logits."""
 
     cfg_filter_k: int
-    near: bool
+    from_conditional: bool
     factor: float
     temperature: float
     first_top_k: int
@@ -124,10 +124,10 @@ class Dia2Inputs(TextInputs):
         """Steps that are read before the first one."""
         return len(self.before)
 
-    def hear(self, text: str | None) -> None:
+    def feed(self, text: str | None) -> None:
         """Take text that has come; None is its end. Raises UsageError for text that cannot be read."""
         if self.text is not None:
-            self.text.hear(text)
+            self.text.feed(text)
         self.supply()
 
     def supply(self) -> None:

@@ -82,18 +82,18 @@ class StateMachine:
 
         is_forced: the action of a prefix, which no padding overrules.
         """
-        asks = action == 1 or (action == self.new_word and action != 0)
+        begins = action == 1 or (action == self.new_word and action != 0)
         if self.pending:
-            asks = False
+            begins = False
         elif not is_forced:
-            asks = False if self.forced > 0 else asks or self.budget <= 0
-        took = asks and bool(self.entries)
+            begins = False if self.forced > 0 else begins or self.budget <= 0
+        took = begins and bool(self.entries)
         if took:
-            asks = self._take(step)
-        elif asks:
-            asks = self.ahead > 0 and self.end is None
+            begins = self._take(step)
+        elif begins:
+            begins = self.ahead > 0 and self.end is None
             self.end = step if self.end is None else self.end
-        output = self.new_word if asks else self._padding()
+        output = self.new_word if begins else self._padding()
         if self.ahead == 0:
             return Emitted(output, output, took)
         if output == self.new_word:  # also as a token of a word
@@ -110,9 +110,9 @@ class StateMachine:
         self.words.append((entry.text, step))
         self.pending.extend(entry.tokens)
         if self.ahead > 0:
-            words = (one for one in self.entries if one.tokens)
+            words = (entry for entry in self.entries if entry.tokens)
             self.look.extend(
-                next((one.tokens for place, one in enumerate(words, 1) if place == self.ahead), ())
+                next((word.tokens for index, word in enumerate(words, 1) if index == self.ahead), ())
             )
         self.budget = self.max_padding
         return True

@@ -26,7 +26,7 @@ class Dia2Net(StreamNet):
     kinds, facts_of, plan = ("dia2", "mimi"), Dia2Facts.of, PLAN
 
     def windows(self, job: Dia2Job | None, *, streamed: bool) -> CodecPolicy:
-        return self.streamed() if streamed else self.policy.unheard()
+        return self.streamed() if streamed else self.policy.in_largest()
 
     def open(
         self, places: int, job: Dia2Job | None, policy: CodecPolicy | None
@@ -39,7 +39,7 @@ class Dia2Net(StreamNet):
 
     def slots(self, texts: int, rows: int, *, guided: bool) -> RunningBatch:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
-        return self._make_slots(self.network, texts=texts, room=rows, guided=guided)
+        return self._make_slots(self.network, texts=texts, capacity=rows, guided=guided)
 
     def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
         """Build the error for logits that are not all finite.

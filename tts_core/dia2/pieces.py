@@ -42,7 +42,7 @@ def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Dia2Piece]:
         if stop < len(entries):
             stop = _best_stop(reader, entries, start, stop)
         part = list(entries[start:stop])
-        first = next((place for place, entry in enumerate(part) if entry.tokens), None)
+        first = next((index for index, entry in enumerate(part) if entry.tokens), None)
         if first is not None:
             part[first] = with_tag(reader, speaker, part[first])
         pieces.append(Dia2Piece(tuple(part), written(reader, part)))
@@ -89,7 +89,7 @@ def written(reader: Reader, entries: Iterable[Entry]) -> str:
 def _best_stop(reader: Reader, entries: Sequence[Entry], start: int, stop: int) -> int:
     """Find the last place in the second half of [start, stop] that ends a turn, else a sentence."""
     least = start + (stop - start) // 2
-    places = range(stop, least, -1)
-    turns = (place for place in places if tag_of(reader, entries[place]))
-    sentences = (place for place in places if ends_sentence(entries[place - 1]))
+    stops = range(stop, least, -1)
+    turns = (stop for stop in stops if tag_of(reader, entries[stop]))
+    sentences = (stop for stop in stops if ends_sentence(entries[stop - 1]))
     return next(turns, None) or next(sentences, None) or stop

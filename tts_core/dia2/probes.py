@@ -59,8 +59,8 @@ def _transformer(config: Dia2Config, codes: np.ndarray, texts: np.ndarray) -> Pr
         cache = transformer.new_cache()
         for start, stop in passes(rows):
             hidden.append(transformer(framework.array(both[:, start:stop]), start, cache))
-        actions = [transformer.actions(one) for one in hidden]
-        return {"actions": actions, "logits": [transformer.codes(one) for one in hidden]}
+        actions = [transformer.actions(rows) for rows in hidden]
+        return {"actions": actions, "logits": [transformer.codes(rows) for rows in hidden]}
 
     watched = rf"transformer\.({EMBEDDINGS}|layers\.\d+|norm|action_head|cb0_head)"
     return Probe("dia2", "dia2", {"tokens": both}, run, watched, half="transformer", groups=GROUPS)

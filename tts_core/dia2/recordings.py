@@ -76,7 +76,7 @@ def read_recordings(
                 "the speech may follow it less closely"
             )
     most = longest_prefix(config)
-    if (frames := sum(one.frames for one in found)) > most:
+    if (frames := sum(item.frames for item in found)) > most:
         rate = codec.frame_rate
         raise UsageError(
             f"prompt: {frames / rate:.1f} s of recordings; the model takes {most / rate:.0f} s, "
@@ -106,12 +106,12 @@ def _recording(
 def _timed(words: Sequence[Word], seconds: float, where: str) -> tuple[Word, ...]:
     """Check times; the last word ends with the recording by default."""
     before = 0.0
-    for place, word in enumerate(words, start=1):
+    for index, word in enumerate(words, start=1):
         if not word.text.strip() or word.text.split() != [word.text.strip()]:
-            raise UsageError(f"{where}: word {place} is not one word")
+            raise UsageError(f"{where}: word {index} is not one word")
         if not before <= word.start <= seconds or not math.isfinite(word.start):
             raise UsageError(
-                f"{where}: word {place} begins at {word.start:g} s; times must rise, up to {seconds:.2f} s"
+                f"{where}: word {index} begins at {word.start:g} s; times must rise, up to {seconds:.2f} s"
             )
         before = word.start
     last = words[-1]
@@ -169,23 +169,23 @@ def align(
     """
     entries, steps, current = [], [], 0
     tag = f"{SPEAKERS[speaker]} " if SPEAKERS[speaker] in tokenizer.added else ""
-    for place, word in enumerate(words):
-        is_last = place == len(words) - 1
+    for index, word in enumerate(words):
+        is_last = index == len(words) - 1
         end = word.start if word.end is None else word.end
-        tokens = tokenizer.encode(word.text if place else tag + word.text)
+        tokens = tokenizer.encode(word.text if index else tag + word.text)
         start = max(current + 1, round(word.start * frame_rate))
         current = start + len(tokens)
-        following = max(current + 1, round((end if is_last else words[place + 1].start) * frame_rate))
+        following = max(current + 1, round((end if is_last else words[index + 1].start) * frame_rate))
         steps.append(start - 1)
         entries.append(Entry(tuple(tokens), word.text, max(0, following - start - 1)))
     return entries, steps
 
 
-def join(parts: Sequence[tuple[np.ndarray, Sequence[Entry], Sequence[int]]]) -> Prefix:
+def prefix_of(parts: Sequence[tuple[np.ndarray, Sequence[Entry], Sequence[int]]]) -> Prefix:
     """Join the recordings of one or two speakers: codes (Q, P), entries and steps of each."""
     entries, steps, frames = list[Entry](), set[int](), 0
-    for place, (codes, words, starts) in enumerate(parts):
+    for index, (codes, words, starts) in enumerate(parts):
         entries += words
-        steps |= {step + (frames if place else FIRST_DELAY) for step in starts}
+        steps |= {step + (frames if index else FIRST_DELAY) for step in starts}
         frames += codes.shape[1]
     return Prefix(np.concatenate([codes for codes, _, _ in parts], axis=1), tuple(entries), frozenset(steps))

@@ -16,7 +16,7 @@ from tts_core.dia2.footprint import Dia2Job, longest_frames
 from tts_core.dia2.inputs import Dia2Choice, Dia2Sampling
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Dia2Piece, cut, room
-from tts_core.dia2.recordings import Dia2Recording, Prefix, align, join, longest_voice, read_recordings
+from tts_core.dia2.recordings import Dia2Recording, Prefix, align, longest_voice, prefix_of, read_recordings
 from tts_core.dia2.run import Dia2Run
 from tts_core.dia2.script import Reader, read, read_exactly
 from tts_core.dia2.tokenizer import FILE, shared_tokenizer
@@ -24,7 +24,7 @@ from tts_core.errors import UsageError
 from tts_core.models import Documents
 from tts_core.nn.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.asked import frames_of, seed_of
+from tts_core.speaking.given import frames_of, seed_of
 from tts_core.speaking.request import RequestFacts
 from tts_core.text.duration import expected_seconds
 
@@ -69,12 +69,12 @@ class Dia2Request:
         """True for a text that goes on."""
         return not self.pieces
 
-    def noise_of(self, place: int) -> Noise:
+    def noise_of(self, index: int) -> Noise:
         """Return the random numbers of a piece."""
         if self.noise is not None:
             return self.noise
         assert self.seed is not None, "one of both is given"
-        return HostNoise(piece_seed(self.seed, place))
+        return HostNoise(piece_seed(self.seed, index))
 
     @property
     def seconds(self) -> float:
@@ -95,23 +95,26 @@ class Dia2Request:
         if not self.recordings:
             return None
         reader = self.facts.reader
-        return join(
+        return prefix_of(
             [
-                (one.encoded(encode), *align(reader.tokenizer, speaker, one.words, reader.frame_rate))
-                for speaker, one in enumerate(self.recordings)
+                (
+                    recording.encoded(encode),
+                    *align(reader.tokenizer, speaker, recording.words, reader.frame_rate),
+                )
+                for speaker, recording in enumerate(self.recordings)
             ]
         )
 
-    def run(self, place: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
+    def run(self, index: int, prefix: Prefix | None, left: int | None) -> Dia2Run:
         """Begin the run of a piece. left: frames, None for no limit."""
         config, options = self.facts.config, self.options
         return Dia2Run(
             config,
-            () if self.is_open else self.pieces[place].entries,
+            () if self.is_open else self.pieces[index].entries,
             prefix=prefix,
             initial_padding=options.initial_padding,
             max_frames=None if left is None or left >= longest_frames(config) else left,
-            keeps_prefix=options.include_prefix and place == 0,
+            has_prefix=options.include_prefix and index == 0,
             is_open=self.is_open,
         )
 
@@ -119,7 +122,7 @@ class Dia2Request:
         """Return the memory job of the longest piece."""
         most = longest_frames(self.facts.config)
         frames = most if self.max_frames is None else min(most, self.max_frames)
-        before = sum(one.frames for one in self.recordings)
+        before = sum(recording.frames for recording in self.recordings)
         if not before and len(self.pieces) != 1:  # the first piece's beginning is the others' voice
             before = self.voice_frames
         return Dia2Job(frames, before, self.sampling.is_guided)

@@ -94,7 +94,7 @@ class Dia2Run:
     entries: of the text, so far.
     prefix: a voice to continue.
     max_frames: most frames of speech; None is the context's.
-    keeps_prefix: the result begins with the prefix.
+    has_prefix: the result begins with the prefix.
     is_open: more text may come.
     """
 
@@ -106,14 +106,14 @@ class Dia2Run:
         prefix: Prefix | None = None,
         initial_padding: int = 2,
         max_frames: int | None = None,
-        keeps_prefix: bool = False,
+        has_prefix: bool = False,
         is_open: bool = False,
     ):
         self.config, self.is_open = config, is_open
         self.prefix = prefix or Prefix(np.zeros((config.n_streams, 0), np.int32), (), frozenset())
         self.entries = [*self.prefix.entries, *entries]  # all, in the order of speech
         self.machine = StateMachine.of(config, self.entries, initial_padding)
-        self.initial_padding, self.keeps_prefix = initial_padding, keeps_prefix
+        self.initial_padding, self.has_prefix = initial_padding, has_prefix
         self.start = max(0, self.prefix.frames - 1)  # the prefix's last step is run again, as in upstream
         steps = config.max_context_steps
         if max_frames is not None:
@@ -245,7 +245,7 @@ class Dia2Run:
     @property
     def crop(self) -> int | None:
         """First frame of the result; None while it depends on steps to come."""
-        if self.keeps_prefix:
+        if self.has_prefix:
             return 0
         first = self.start  # with lookahead the main stream does not show new words
         if not self.config.second_stream_ahead:
@@ -262,7 +262,7 @@ class Dia2Run:
     @property
     def spoken(self) -> int:
         """Frames so far that a limit counts: a prefix that is kept does not."""
-        return self.frames - (self.start if self.keeps_prefix else 0)
+        return self.frames - (self.start if self.has_prefix else 0)
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return frames [start, stop) of the result. (Q, stop - start) int32."""
@@ -277,8 +277,8 @@ class Dia2Run:
         assert not self.prefix.frames, "the voice is the prefix's own"
         crop = self.crop or 0
         steps = [step - crop for step in self.machine.taken]
-        first = next((place for place, step in enumerate(steps) if step >= 0), len(steps))
-        ends = [place for place, step in enumerate(steps) if 0 < step <= min(most_frames, self.frames)]
+        first = next((index for index, step in enumerate(steps) if step >= 0), len(steps))
+        ends = [index for index, step in enumerate(steps) if 0 < step <= min(most_frames, self.frames)]
         if not ends or ends[-1] <= first:
             return None
         codes = self.codes(0, steps[ends[-1]])
@@ -287,7 +287,7 @@ class Dia2Run:
     def words(self, frame_rate: float) -> list[Word]:
         """Return the words so far with the time at which each begins, in seconds of the result."""
         given: Sequence[tuple[str, int]] = self.machine.words
-        if not self.keeps_prefix:
+        if not self.has_prefix:
             given = given[sum(bool(entry.tokens) for entry in self.prefix.entries) :]
         crop = self.crop or 0
         return [Word(text, (step - crop) / frame_rate) for text, step in given if step >= crop]
@@ -312,7 +312,7 @@ class ArrivingEntries:
         """True if entries are left for further runs."""
         return bool(self._entries)
 
-    def hear(self, text: str | None) -> None:
+    def feed(self, text: str | None) -> None:
         """Take the next piece of the text; None is its end, and a second one does nothing.
 
         Raises UsageError for text that cannot be read, and for a word or break that is too long.
@@ -331,7 +331,7 @@ class ArrivingEntries:
                 run.is_open = self.is_open
                 return
             entry, own = self._entries[0], run.own
-            if not any(one.tokens for one in own):
+            if not any(item.tokens for item in own):
                 entry = with_tag(self.reader, self._speaker, entry)
             if own and self._ends(run, own[-1], entry):
                 run.is_open = False

@@ -198,10 +198,10 @@ class Feed:
 
     def _last_space(self) -> int:
         """Return the place after the last white space that ends a word; a mark belongs to the next word."""
-        places = [space.end() for space in _SPACE.finditer(self._rest) if space[1]]
-        while places and _ends_with_mark(self._rest[: places[-1]]):
-            places.pop()
-        return places[-1] if places else 0
+        ends = [space.end() for space in _SPACE.finditer(self._rest) if space[1]]
+        while ends and _ends_with_mark(self._rest[: ends[-1]]):
+            ends.pop()
+        return ends[-1] if ends else 0
 
 
 def _has_words(text: str) -> bool:

@@ -40,22 +40,22 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
     prefix: Prefix | None = None
     if request.recordings:
         prefix = yield Encode(partial(request.prefix, net.encode))
-    place, left = 0, request.max_frames  # frames for the pieces that follow
+    index, left = 0, request.max_frames  # frames for the pieces that follow
     while True:
-        run = request.run(place, prefix, left)
-        inputs = Dia2Inputs(run, text, request.sampling, request.noise_of(place))
+        run = request.run(index, prefix, left)
+        inputs = Dia2Inputs(run, text, request.sampling, request.noise_of(index))
         inputs.supply()
         while run.waits:
-            inputs.hear((yield MoreText()))
+            inputs.feed((yield MoreText()))
         inputs.before = run.warm_up()
         inputs.supply()
-        if not place:
+        if not index:
             run.warn_of_late_words()
         slot, memory, start, told = Slot(inputs), CodecMemory(), 0, 0
         while not run.is_done:
             steps = yield Ids(slot, or_text=text is not None and text.is_open)
             if steps is None:
-                inputs.hear((yield MoreText()))
+                inputs.feed((yield MoreText()))
                 continue
             for codes in steps:
                 if codes.min() < 0:
@@ -69,7 +69,7 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
                 yield Sound(run.codes(start, stop), count, memory, after=clipped, words=words)
                 start, told = stop, told + len(words)
         yield Free(slot)
-        has_more = place + 1 < len(request.pieces) if text is None else text.has_entries
+        has_more = index + 1 < len(request.pieces) if text is None else text.has_entries
         pacing = None
         if text is not None:
             pacing = Pacing((written(facts.reader, run.own),), (None, None), request.pacing.speed)
@@ -83,4 +83,4 @@ def speak(request: Dia2Request, net: Dia2Net, policy: CodecPolicy | None) -> Spe
             if left <= 0:
                 return "length"
         prefix = prefix or run.beginning(request.voice_frames)
-        place += 1
+        index += 1

@@ -92,22 +92,22 @@ def _words_of_digits(text: str) -> list[str]:
 def _merges(given: object) -> list[tuple[str, str]]:
     if not isinstance(given, list) or len(given) > MOST_IDS:
         raise CheckpointError(f"{FILE}: merges is not a list of at most {MOST_IDS}")
-    return [_pair(pair, place) for place, pair in enumerate(given)]
+    return [_pair(pair, index) for index, pair in enumerate(given)]
 
 
-def _pair(given: object, place: int) -> tuple[str, str]:
+def _pair(given: object, index: int) -> tuple[str, str]:
     """Read a merge: two tokens, or both in one string."""
     parts = given.split(" ") if isinstance(given, str) else given
     if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
-        raise CheckpointError(f"{FILE}: merge {place} is {given!r:.40}, expected two tokens")
+        raise CheckpointError(f"{FILE}: merge {index} is {given!r:.40}, expected two tokens")
     return parts[0], parts[1]
 
 
 def byte_tokenizer(tags: Sequence[str]) -> str:
     """Write a tokenizer.json of single bytes and tags, for a model of random weights."""
-    vocabulary = {sign: place for place, sign in enumerate(byte_signs())}
+    vocabulary = {sign: index for index, sign in enumerate(byte_signs())}
     read = {
-        "added_tokens": [{"id": 256 + place, "content": tag} for place, tag in enumerate(tags)],
+        "added_tokens": [{"id": 256 + index, "content": tag} for index, tag in enumerate(tags)],
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
     }

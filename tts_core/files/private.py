@@ -24,11 +24,11 @@ def check_folder(folder: Path) -> None:
     of another place are, up to the root.  In a sticky folder, as /tmp, nobody can replace what is another's.
     """
     home = Path(os.path.expanduser("~")).resolve()  # Path.home() raises where nobody knows it
-    for place in (folder, *folder.parents):
-        status = _status(place)
+    for above in (folder, *folder.parents):
+        status = _status(above)
         shared = status.st_mode & _WRITABLE and not status.st_mode & stat.S_ISVTX
-        _refuse(place, shared or not stat.S_ISDIR(status.st_mode), status)
-        if place == home:
+        _refuse(above, shared or not stat.S_ISDIR(status.st_mode), status)
+        if above == home:
             return
 
 

@@ -80,17 +80,17 @@ class Record:
         Raises NotFoundError for a missing file; CheckpointError for another size, and for a safetensors file
         that is not on record.
         """
-        place = self.folder / part
+        folder = self.folder / part
         known = [name for name in self.files if name.endswith(WEIGHTS) and _folder(name) == part]
         if not known:
-            raise NotFoundError(f"{self.folder / RECORD}: no weights for {place} on record; convert again")
-        with reading(place):
-            there = {name for name in os.listdir(place) if name.endswith(WEIGHTS) and name[0] != "."}
+            raise NotFoundError(f"{self.folder / RECORD}: no weights for {folder} on record; convert again")
+        with reading(folder):
+            there = {name for name in os.listdir(folder) if name.endswith(WEIGHTS) and name[0] != "."}
             stray = sorted(there - set(map(_name, known)))
         if stray:
             more = f" and {len(stray) - 3} more" if len(stray) > 3 else ""
             raise CheckpointError(
-                f"{place}: {', '.join(stray[:3])}{more}: not on record in {RECORD}; move it elsewhere"
+                f"{folder}: {', '.join(stray[:3])}{more}: not on record in {RECORD}; move it elsewhere"
             )
         for name in known:
             self._check_size(name)

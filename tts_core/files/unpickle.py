@@ -122,10 +122,10 @@ def unpickle(data: bytes | BoundedReader) -> Unpickled:
     """
     reader = _Reader()
     source = BoundedReader(io.BytesIO(data)) if isinstance(data, bytes) else data  # pyright: ignore[reportArgumentType]
-    for opcode, argument, place in pickletools.genops(source):
+    for opcode, argument, offset in pickletools.genops(source):
         if not reader.steps and opcode.name != "PROTO":
             raise other_protocol("0 or 1")
-        if (place or 0) > LARGEST_PICKLE:
+        if (offset or 0) > LARGEST_PICKLE:
             raise CheckpointError(f"refused: more than {LARGEST_PICKLE} bytes of opcodes")
         reader.count(1)
         reader.step(opcode.name, argument)
@@ -324,16 +324,16 @@ def other_protocol(number: object) -> CheckpointError:
 
 def _known(name: str) -> Name:
     """Check a name that the pickle asks for."""
-    asked = name.replace(" ", ".", 1)
+    wanted = name.replace(" ", ".", 1)
     if name in _KNOWN:
         return Name(name)
     if name.startswith("torch") and name.endswith("Storage"):
-        raise CheckpointError(f"refused: it has tensors of {asked:.160}, which are not read")
+        raise CheckpointError(f"refused: it has tensors of {wanted:.160}, which are not read")
     if name.startswith("torch.nn.modules."):
         raise CheckpointError(
-            f"refused: a whole module, with its code ({asked:.160}); save its state_dict instead"
+            f"refused: a whole module, with its code ({wanted:.160}); save its state_dict instead"
         )
-    raise CheckpointError(f"refused: the pickle asks for {asked:.160}, which is code and not weights")
+    raise CheckpointError(f"refused: the pickle asks for {wanted:.160}, which is code and not weights")
 
 
 def _check_arguments(given: tuple[Any, ...]) -> None:
@@ -374,7 +374,7 @@ def _tensor(given: tuple[Any, ...]) -> Tensor:
     if axes > MOST_AXES:
         raise CheckpointError(f"refused: a tensor of {axes} axes; at most {MOST_AXES} are supported")
     numbers = (offset, *shape, *strides)
-    if len(shape) != len(strides) or not all(type(each) is int and each >= 0 for each in numbers):
+    if len(shape) != len(strides) or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError("a tensor whose shape is no list of sizes")
     if any(more[2:]):  # after requires_grad and the hooks
         raise CheckpointError("refused: a tensor whose numbers are negated or conjugated when it is read")

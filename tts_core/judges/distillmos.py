@@ -36,8 +36,8 @@ class DistillMos:
 
     def _section(self, samples: np.ndarray) -> float:
         x = compressed_spectrum(samples / (np.abs(samples).max() + 1e-8))
-        for place, stride in enumerate(STRIDES):
-            name = f"cnn.cnn.{2 * place}"
+        for index, stride in enumerate(STRIDES):
+            name = f"cnn.cnn.{2 * index}"
             x = convolve(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], stride)
             x = np.where(x > 0, x, np.float32(0.1) * x)
         x = x.reshape(-1, x.shape[-1]).T  # (T, channels · frequencies)

@@ -44,9 +44,9 @@ class DnsMos:
             samples = np.concatenate([samples, samples])
         count = int(len(samples) // SAMPLE_RATE - SECONDS) + 1
         found = []
-        for place in range(count):
+        for index in range(count):
             # upstream's floats round some ends down by a sample, and it skips these sections
-            section = samples[place * SAMPLE_RATE : int((place + SECONDS) * SAMPLE_RATE)]
+            section = samples[index * SAMPLE_RATE : int((index + SECONDS) * SAMPLE_RATE)]
             if len(section) == SECTION:
                 raw = self.session.run(None, {"input_1": section[None].astype(np.float32)})[0][0]
                 found.append(

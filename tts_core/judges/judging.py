@@ -75,23 +75,23 @@ def judges_of(figures: Collection[str]) -> list[Judge]:
 
 def measures(whisper: Path | None = None) -> dict[str, Measure]:
     """All measures by name. whisper: a folder of Whisper's weights, for words."""
-    hearing = recognizer(whisper)
+    recognizing = recognizer(whisper)
 
     def words() -> Judge:
-        hearing.words(np.zeros(SAMPLE_RATE, np.float32))  # one that is missing is no fault of a recording
+        recognizing.words(np.zeros(SAMPLE_RATE, np.float32))  # one that is missing is no fault of a recording
 
         def judge(row: RecordingRow, samples: np.ndarray) -> Figures:
             if row.text is None:
                 return {}
             written = breaks.read(row.name, row.text).blanked  # pauses are not words
             wanted = words_of(spoken(untagged(written)))
-            wrong = word_errors(wanted, hearing.words(samples))
+            wrong = word_errors(wanted, recognizing.words(samples))
             return {"words": len(wanted), "word_errors": wrong, "wer": wrong / max(1, len(wanted))}
 
         return judge
 
     return {
-        "words": Measure(hearing.name, ("wer",), words),
+        "words": Measure(recognizing.name, ("wer",), words),
         "naturalness": Measure("DistillMOS 0.9.1", ("mos",), _naturalness),
         "quality": Measure(
             "DNSMOS P.835", ("dnsmos_speech", "dnsmos_background", "dnsmos_overall"), _quality
@@ -160,12 +160,12 @@ def summaries(found: Sequence[Judged], chosen: Sequence[Measure]) -> list[Summar
     lines = []
     for measure in chosen:
         for figure in measure.figures:
-            having = [one.figures for one in found if figure in one.figures]
+            having = [item.figures for item in found if figure in item.figures]
             if not having:
                 continue
-            parts, wholes = [one[figure] for one in having], [1.0] * len(having)
+            parts, wholes = [row[figure] for row in having], [1.0] * len(having)
             if figure == "wer":
-                parts, wholes = [one["word_errors"] for one in having], [one["words"] for one in having]
+                parts, wholes = [row["word_errors"] for row in having], [row["words"] for row in having]
             value = float(sum(parts) / max(sum(wholes), 1e-12))
             interval = ratio_interval(parts, wholes) if len(having) > 1 else (None, None)
             lines.append(Summary(figure, measure.judge, len(having), value, *interval))

@@ -47,8 +47,8 @@ class VoiceEncoder:
         states = []
         for step in range(x.shape[1]):
             gates = np.split(inputs[:, step] + hidden @ of["weight_hh"].T, 4, axis=1)
-            opened, kept, shown = sigmoid(gates[0]), sigmoid(gates[1]), sigmoid(gates[3])
-            cell = kept * cell + opened * np.tanh(gates[2])
+            opened, forget, shown = sigmoid(gates[0]), sigmoid(gates[1]), sigmoid(gates[3])
+            cell = forget * cell + opened * np.tanh(gates[2])
             hidden = shown * np.tanh(cell)
             states.append(hidden)
         return np.stack(states, axis=1)
@@ -61,9 +61,9 @@ def amplified(samples: np.ndarray) -> np.ndarray:
     return samples * np.float32(wanted / level) if 0 < level < wanted else samples
 
 
-def cosine(one: np.ndarray, other: np.ndarray) -> float:
+def cosine(first: np.ndarray, other: np.ndarray) -> float:
     """Cosine of two vectors of unit length."""
-    return float(one @ other)
+    return float(first @ other)
 
 
 def unit(x: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ class JudgeProcesses:
         Raises the SpeechError of a judge that cannot be built, GenerationError if processes keep dying.
         """
         found = []
-        for worker, answer in self._processes.heard(self._busy(), patience):
+        for worker, answer in self._processes.answers(self._busy(), patience):
             [key], worker.held = worker.held, {}
             if isinstance(answer, Died):
                 answer = Verdict(key, None, f"the judge died (exit code {answer.exit_code})")

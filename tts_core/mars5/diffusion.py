@@ -183,19 +183,19 @@ def first_noise(noise: Noise, codebooks: int, frames: int, n_classes: int) -> np
 
 
 def numbers_for(
-    noise: Noise, draws: Draws, place: int, cells: Cells, n_classes: int, *, last: bool
+    noise: Noise, draws: Draws, index: int, cells: Cells, n_classes: int, *, last: bool
 ) -> np.ndarray:
-    """Draw the random numbers of a step. place: the step's index in the run.  last: it leads to clean codes.
+    """Draw the random numbers of a step. index: the step's index in the run.  last: it leads to clean codes.
 
     → (2, S, Q) uniform numbers for "per cell"; (2, S, Q, K) Gumbel numbers for "per class", those of unknown
     cells first.
     """
     frames, books = cells.codes.shape
     if draws == "per cell":
-        return noise.uniform(FIRST_DRAW + 1 + place, (2, frames, books))
+        return noise.uniform(FIRST_DRAW + 1 + index, (2, frames, books))
     numbers = np.zeros((2, frames, books, n_classes), np.float32)
     for which in range(1 if last else 2):  # upstream draws nothing for known cells in the last step
-        uniform = noise.uniform(FIRST_DRAW + 1 + 2 * place + which, (1, frames, books, n_classes))
+        uniform = noise.uniform(FIRST_DRAW + 1 + 2 * index + which, (1, frames, books, n_classes))
         numbers[which] = gumbel(uniform[0])
     return numbers
 
@@ -216,7 +216,7 @@ def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndar
     pinned: 1 if the first codebook is reset to its clean codes after the step.
     """
     tables, log_k = schedule(timesteps), math.log(n_classes)
-    one = tables.log_alpha.astype(np.float64), tables.log_1_min_alpha.astype(np.float64) - log_k
+    step = tables.log_alpha.astype(np.float64), tables.log_1_min_alpha.astype(np.float64) - log_k
     all_so_far = (
         tables.log_cumprod_alpha.astype(np.float64),
         tables.log_1_min_cumprod_alpha.astype(np.float64) - log_k,
@@ -225,7 +225,7 @@ def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndar
     below = [
         np.concatenate([[first], table[:-1]]) for first, table in zip((0, -math.inf), all_so_far, strict=True)
     ]
-    hot, cold = (np.logaddexp(log_p + one[0], one[1]) for log_p in (0, missed))
+    hot, cold = (np.logaddexp(log_p + step[0], step[1]) for log_p in (0, missed))
     own, other = (np.logaddexp(log_p + all_so_far[0], all_so_far[1]) for log_p in (0, missed))
     edge, stay = own - other, 1 / (1 + (n_classes - 1) * np.exp(other - own))
     edge[0], stay[0] = CERTAIN, 1  # after the last step known cells are clean

@@ -18,12 +18,12 @@ from tts_core.mars5.reference import as_spoken
 from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     Footprint,
+    beside_and_after,
     footprint,
     layer,
     passes,
     read_at_once,
     sampling,
-    turns,
     widest,
 )
 from tts_core.memory.machine import BACKENDS, Machine
@@ -31,7 +31,7 @@ from tts_core.memory.weights import held
 from tts_core.text.breaks import Paused
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
-HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
+ENCODED = CodecPolicy().max_frames  # frames that the codec encodes at a time
 SPOKEN = 1024  # most frames that the vocoder decodes at a time
 AHEAD = ("torch-cuda",)  # the text is encoded for all timesteps before the first
 DRAWN = 4  # copies of the cells' logits during sampling, besides the heads' own output
@@ -78,15 +78,15 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
     if machine.backend != "torch-cuda":  # keys and values of prompts before they are copied
         step += position // job.batch * read
     step += sampling(ar.vocab_size * job.batch)
-    kept_passes = 0
+    captured_passes = 0
     if job.batch > 1:  # those of a single text are not captured
         row, heads = machine.size * wide, ar.num_attention_heads
-        kept_passes = passes(job.batch, ids, row, heads=heads, backend=machine.backend)
+        captured_passes = passes(job.batch, ids, row, heads=heads, backend=machine.backend)
     vocoder = vocos_window(config_of(configs, "vocos", VocosConfig), job.frames, SPOKEN, machine)
-    beside, after = turns(machine, vocoder)
+    beside, after = beside_and_after(machine, vocoder)
     steps, others = (
-        step + kept_passes + beside,
-        (_voice(configs, job, machine), _diffusion(nar, job, machine) + kept_passes + beside, after),
+        step + captured_passes + beside,
+        (_voice(configs, job, machine), _diffusion(nar, job, machine) + captured_passes + beside, after),
     )
     return footprint(
         machine,
@@ -96,7 +96,7 @@ def mars5_footprint(configs: Configs, job: Mars5Job, machine: Machine) -> Footpr
         freed=others,
         minute=60 * _frame_rate(configs) * position,
         sound=vocoder,
-        graphs=kept_passes,
+        graphs=captured_passes,
     )
 
 
@@ -115,7 +115,7 @@ def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, machine: Machin
 def _voice(configs: Configs, job: Mars5Job, machine: Machine) -> int:
     """Count the bytes of the codec's widest layer, or of the speaker encoders."""
     codec, rows = config_of(configs, "encodec", EncodecConfig), job.prompt_frames + 1
-    used = [widest(machine, encodec.widest(codec, min(job.prompt_frames, 2 * HEARD)))]
+    used = [widest(machine, encodec.widest(codec, min(job.prompt_frames, 2 * ENCODED)))]
     for kind, cls in (("mars5", CodecLMConfig), ("mars5_nar", ResidualTransformerConfig)):
         config = config_of(configs, kind, cls)
         row = machine.wide * 3 * (config.hidden_size + config.speaker_intermediate_size)
@@ -147,4 +147,4 @@ def _smaller(job: Mars5Job) -> Mapping[str, Mars5Job]:
     return others
 
 
-PLAN = Plan(mars5_footprint, _longest, _frame_rate, BACKENDS, _smaller, in_turn=True)
+PLAN = Plan(mars5_footprint, _longest, _frame_rate, BACKENDS, _smaller, serial=True)

@@ -123,8 +123,8 @@ class Mars5Inputs(TextInputs):
             for text in texts
         ]
         kinds = zip(zip(*rows, strict=True), (np.int32, np.float32, np.bool_), strict=True)
-        places, penalties, repeats = (np.array(column, kind)[:, None] for column, kind in kinds)
-        return places, penalties, repeats
+        slots, penalties, repeats = (np.array(column, kind)[:, None] for column, kind in kinds)
+        return slots, penalties, repeats
 
 
 class CodecSequence:
@@ -175,9 +175,9 @@ class CodecSequence:
         if drawn == self.vocabulary.end:
             self.ended = True
             return
-        place = len(self.prompt.tokens) + len(self.generated)
+        position = len(self.prompt.tokens) + len(self.generated)
         self.generated.append(drawn)
-        if self.max_codes is not None and place >= self.prompt.first_code:
+        if self.max_codes is not None and position >= self.prompt.first_code:
             self._n_codes += len(self.vocabulary.codes(np.array([drawn])))
 
     def codes(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.vocos_calls import launch_pieces
+from tts_core.codecs.vocos_calls import launch_codes
 from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.footprint import PLAN, Mars5Job
@@ -48,10 +48,10 @@ class Mars5Net(Net):
         self.plan.check_running(self.configs, job, self.host.machine(), "peak")
 
     def together(self, requests: Sequence[Mars5Request], most: int | None = None) -> tuple[Mars5Job, int]:
-        for one in requests:
-            self.check(one.job())
+        for request in requests:
+            self.check(request.job())
         places = min(sum(map(at_once, requests)), most or max(SIDE_BY_SIDE, len(requests)))
-        return replace(together([one.job() for one in requests]), batch=1), places
+        return replace(together([request.job() for request in requests]), batch=1), places
 
     def longest(self, first: Mars5Request) -> Mars5Job:
         return Mars5Job(prompt_ids=1, frames=1, max_len=first.options.max_len)
@@ -60,24 +60,24 @@ class Mars5Net(Net):
         self, places: int, job: Mars5Job | None, policy: CodecPolicy | None
     ) -> tuple[RunningBatch, Admission]:
         longest = job or Mars5Job(prompt_ids=1, frames=1)
-        room = longest.max_len
+        capacity = longest.max_len
 
         def holds(requests: Sequence[Mars5Request]) -> bool:
             *_, last = requests
-            if last.options.max_len > room:
+            if last.options.max_len > capacity:
                 raise UsageError(
                     f"generate_max_len_override: {last.options.max_len} ids; a running batch keeps "
-                    f"{room} of each request, lower it"
+                    f"{capacity} of each request, lower it"
                 )
             return True
 
         admission = self.admission(places, lambda texts: replace(longest, batch=texts), holds=holds)
-        return self.slots(admission.places, room), admission
+        return self.slots(admission.places, capacity), admission
 
-    def slots(self, texts: int, room: int) -> RunningBatch:
-        """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
+    def slots(self, texts: int, capacity: int) -> RunningBatch:
+        """Allocate a running batch of the autoregressive network for as many texts of `capacity` ids each."""
         lowest, end = self.facts.vocabulary.lowest, self.facts.vocabulary.end
-        return self._make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+        return self._make_slots(self.network, texts=texts, capacity=capacity, lowest=lowest, end=end)
 
     def begin(self, request: Mars5Request, piece: Mars5Piece, first: np.ndarray, new: int) -> Run:
         """Begin a piece's diffusion.
@@ -102,5 +102,5 @@ class Mars5Net(Net):
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         known, cuts = self.vocoder_config, self.vocoder.policy.even_cuts
-        codes = [for_vocoder(one.codes, known.n_codebooks, known.codebook_size) for one in windows]
-        return launch_pieces(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID)
+        codes = [for_vocoder(window.codes, known.n_codebooks, known.codebook_size) for window in windows]
+        return launch_codes(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID)

@@ -21,7 +21,7 @@ from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVoca
 from tts_core.models import Documents
 from tts_core.nn.noise import Noise, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
+from tts_core.speaking.given import frames_of, given_texts, read_once, seed_of
 from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
@@ -170,10 +170,10 @@ class Mars5Facts(RequestFacts):
             options = replace(options, as_written=True, piece_seconds=None)
         voice = read_once(lambda prompt: read_voice(prompt, self.sizes, options))
         made = []
-        for one in each_text(texts, options, prompts):
-            where = f"text {one.place}"
-            paused = Paused.whole(one.text) if exactly else breaks.read(where, one.text)
-            made.append(self._request(paused, one.options, voice(one.prompt), where))
+        for text in given_texts(texts, options, prompts):
+            where = f"text {text.number}"
+            paused = Paused.whole(text.text) if exactly else breaks.read(where, text.text)
+            made.append(self._request(paused, text.options, voice(text.prompt), where))
         return made
 
     def _request(self, paused: Paused, options: Mars5Options, voice: Mars5Voice, where: str) -> Mars5Request:
@@ -185,10 +185,10 @@ class Mars5Facts(RequestFacts):
             if found := [token for token in vocabulary.text.specials if token in words]:
                 raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
         texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
-        sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))], "piece")
+        sources = per_text(noise, [piece_seed(seed, index) for index in range(len(texts))], "piece")
         factor = options.eos_estimated_gen_length_factor
         pieces = [
-            Mars5Piece(piece, vocabulary.asked(piece, voice.transcript, length_factor=factor), source)
+            Mars5Piece(piece, vocabulary.prompt_of(piece, voice.transcript, length_factor=factor), source)
             for piece, source in zip(texts, sources, strict=True)
         ]
         diffusion = Diffusion(
@@ -203,7 +203,7 @@ def _completed(request: Mars5Request, vocabulary: CodecVocabulary) -> Mars5Reque
     """Add known ids of the reference to a deep clone's prompts; check that every prompt leaves room."""
     if request.deep and request.voice.codes is not None:
         speech = vocabulary.speech_ids(request.voice.codes[0])
-        pieces = [replace(one, prompt=one.prompt.followed_by(speech)) for one in request.pieces]
+        pieces = [replace(piece, prompt=piece.prompt.followed_by(speech)) for piece in request.pieces]
         request = replace(request, pieces=tuple(pieces))
     longest, max_len = max(len(piece.prompt.tokens) for piece in request.pieces), request.options.max_len
     if longest >= max_len:

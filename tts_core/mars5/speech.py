@@ -55,8 +55,8 @@ def _speak(request: Mars5Request, piece: Mars5Piece, left: int | None, net: Mars
         partial(net.begin, request, piece, first, new), "NAR", request.diffusion.timesteps
     )
     trimmed = partial(_trimmed, limit=options.trim_db)
-    heard = drawn_codes[:, drawn_codes.shape[1] - new :]
-    yield Sound(heard, len(sequence.generated), after=trimmed, ends=True)
+    new_codes = drawn_codes[:, drawn_codes.shape[1] - new :]
+    yield Sound(new_codes, len(sequence.generated), after=trimmed, ends=True)
     return reason
 
 

@@ -91,8 +91,8 @@ def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> M
 
     table = MergeTable({}, [], base)
     for at in range(3, 3 + number):
-        token, place = entry(at, r"(\S{1,256})\s+([0-9]{1,9})", "a special token and its id")
-        table.specials[token] = int(place)
+        token, id_ = entry(at, r"(\S{1,256})\s+([0-9]{1,9})", "a special token and its id")
+        table.specials[token] = int(id_)
     lengths, symbols = [1] * base, base
     for new, at in enumerate(range(3 + number, len(lines)), base):
         left, right = map(int, entry(at, r"([0-9]{1,9})\s+([0-9]{1,9})", "the two ids of a merge"))
@@ -124,7 +124,7 @@ class TextTokenizer:
         self._bytes = {i: bytes([i]) for i in range(BYTES)}
         for new, (left, right) in enumerate(table.parts, BYTES):
             self._bytes[new] = self._bytes[left] + self._bytes[right]
-        self._bytes |= {place: token.encode() for token, place in table.specials.items()}
+        self._bytes |= {id_: token.encode() for token, id_ in table.specials.items()}
 
     def encode(self, text: str) -> list[int]:
         """Encode a text as ids; special tokens that occur in it are read as such.
@@ -146,7 +146,7 @@ class TextTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; bytes that are not UTF-8 become U+FFFD."""
-        return b"".join(self._bytes[place] for place in ids).decode(errors="replace")
+        return b"".join(self._bytes[id_] for id_ in ids).decode(errors="replace")
 
 
 class SpeechTokenizer:
@@ -160,7 +160,7 @@ class SpeechTokenizer:
         self._codes: dict[int, list[int | str]] = {i: [i] for i in range(CODES)}
         for new, (left, right) in enumerate(table.parts, CODES):
             self._codes[new] = self._codes[left] + self._codes[right]
-        self._codes |= {place: [token] for token, place in table.specials.items()}
+        self._codes |= {id_: [token] for token, id_ in table.specials.items()}
 
     def encode(self, codes: Sequence[int]) -> list[int]:
         """Encode codes 0 .. 1023 as ids. Raises UsageError for others."""
@@ -170,7 +170,7 @@ class SpeechTokenizer:
 
     def decode(self, ids: Sequence[int]) -> list[int | str]:
         """Decode ids to codes, with special tokens by their names."""
-        return [part for place in ids for part in self._codes[place]]
+        return [part for id_ in ids for part in self._codes[id_]]
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ class CodecVocabulary:
 
         length_factor: expected new ids per character of `text` as given.
         """
-        return self.asked(text, None, length_factor=length_factor)
+        return self.prompt_of(text, None, length_factor=length_factor)
 
-    def asked(self, text: str, transcript: str | None, *, length_factor: float) -> CodecPrompt:
+    def prompt_of(self, text: str, transcript: str | None, *, length_factor: float) -> CodecPrompt:
         """Build the text part of a prompt. transcript: of a deep clone; like upstream, it is not stripped."""
         spoken = text.strip() if transcript is None else f"{transcript} {text.strip()}"
         ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}")
@@ -238,12 +238,12 @@ class CodecVocabulary:
         self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
     ) -> CodecPrompt:
         """Build the whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
-        prompt = self.asked(text, transcript, length_factor=length_factor)
+        prompt = self.prompt_of(text, transcript, length_factor=length_factor)
         return prompt.followed_by(self.speech_ids(codes))
 
     def speech_ids(self, codes: np.ndarray) -> np.ndarray:
         """Encode codes of the first codebook as ids. (P,) → (N,) int32, N ≤ P."""
-        ids = [self.first_speech + place for place in self.speech.encode(codes.tolist())]
+        ids = [self.first_speech + id_ for id_ in self.speech.encode(codes.tolist())]
         return np.array(ids, dtype=np.int32)
 
     def codes(self, ids: np.ndarray, *, first: int = 0) -> np.ndarray:
@@ -266,7 +266,7 @@ def random_tables(text: int, speech: int) -> dict[str, str]:
     def table(base: int, size: int, specials: tuple[str, str]) -> str:
         merges = size - base - len(specials)
         lines = ["minbpe v1", "", str(len(specials))]
-        lines += [f"{name} {base + merges + place}" for place, name in enumerate(specials)]
+        lines += [f"{name} {base + merges + id_}" for id_, name in enumerate(specials)]
         lines += [f"{merge // base} {merge % base}" for merge in range(merges)]
         return "\n".join(lines) + "\n"
 

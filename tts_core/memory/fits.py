@@ -34,7 +34,7 @@ class Plan:
     fixed: backends on which a running batch is allocated at once.
     smaller: job → jobs that take less, by the options that make them.
     halves: 16-bit types to suggest, by backend.
-    in_turn: texts of a batch of fixed size reach their peaks one after the other, which each is checked for.
+    serial: texts of a batch of fixed size reach their peaks one after the other, which each is checked for.
     requantized: True if a dtype makes quantized weights smaller.
     """
 
@@ -45,7 +45,7 @@ class Plan:
     smaller: Callable[[Job], Mapping[str, Job]] = lambda job: {}
     halves: Callable[[str], Sequence[str]] = lambda backend: HALVES.get(backend, ("bfloat16", "float16"))
     requantized: bool = True
-    in_turn: bool = False
+    serial: bool = False
 
     def job(self, configs: Configs, text: str | None, seconds: float | None, batch: int) -> Job:
         """Return the longest run of `batch` texts that the flags allow; None is the model's limit.

@@ -106,7 +106,7 @@ def footprint(
     return Footprint(weights, libraries, row, work, peak, round(minute), sound, graphs)
 
 
-def turns(machine: Machine, sound: int) -> tuple[int, int]:
+def beside_and_after(machine: Machine, sound: int) -> tuple[int, int]:
     """Split the bytes of a codec into those beside the steps, and those after them, as measured."""
     sound = round(machine.measured * sound)
     return (sound, 0) if machine.backend in OVERLAPS else (0, sound)

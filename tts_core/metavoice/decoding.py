@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.vocos_calls import Vocoder, decode_pieces, launch_pieces
+from tts_core.codecs.vocos_calls import Vocoder, decode_codes, launch_codes
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.nn.beside import Pending
 from tts_core.nn.host import Device
@@ -30,11 +30,11 @@ class VocosDecoder:
     ) -> list[np.ndarray]:
         """Decode pieces (Q, F) to samples (L,) float32 each. check: called between windows; may raise."""
         cuts = self.policy.decode_cuts
-        return decode_pieces(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID, check=check)
+        return decode_codes(self.vocoder, self.host, codes, cuts, BANDWIDTH_ID, check=check)
 
     def launch(self, codes: Sequence[np.ndarray]) -> Pending[list[np.ndarray]]:
         """Begin the same, where the host `overlaps` beside other work."""
-        return launch_pieces(self.vocoder, self.host, codes, self.policy.decode_cuts, BANDWIDTH_ID)
+        return launch_codes(self.vocoder, self.host, codes, self.policy.decode_cuts, BANDWIDTH_ID)
 
 
 class DiffusionDecoder:
@@ -55,9 +55,9 @@ class DiffusionDecoder:
         check: called before each timestep; may raise.
         """
         latents, waves = [], []
-        for one in codes:
-            latents.append(self.codec.latents(one[None])[0])
-            waves.append(self.codec.decode(one[None])[0])
+        for text_codes in codes:
+            latents.append(self.codec.latents(text_codes[None])[0])
+            waves.append(self.codec.decode(text_codes[None])[0])
         made = self.diffusion.decode(latents, waves, noise, check=check)
         return [self.host.to_host(wave).astype(np.float32) for wave in made]
 

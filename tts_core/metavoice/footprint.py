@@ -19,12 +19,12 @@ from tts_core.memory.footprint import (
     LIVE,
     SCORES,
     Footprint,
+    beside_and_after,
     footprint,
     layer,
     passes,
     read_at_once,
     sampling,
-    turns,
     widest,
 )
 from tts_core.memory.machine import BACKENDS, Machine
@@ -78,8 +78,10 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
     cache = position * positions(first, job)
     row = machine.wide * 2 * width + machine.size * max(4 * width, 3 * first.intermediate_size)
     text = layer(streams * job.text_ids, row, heads=first.num_attention_heads, keys=job.text_ids)
-    kept_passes = passes(streams, job.text_ids, row, heads=first.num_attention_heads, backend=machine.backend)
-    text = max(text, kept_passes) + sampling(streams * first.vocab_size)
+    captured_passes = passes(
+        streams, job.text_ids, row, heads=first.num_attention_heads, backend=machine.backend
+    )
+    text = max(text, captured_passes) + sampling(streams * first.vocab_size)
     if machine.backend != "torch-cuda":  # keys and values of texts before they are copied
         read = read_at_once(job.batch, job.rows * job.text_ids, machine.backend)
         text += position // streams * read
@@ -88,20 +90,20 @@ def metavoice_footprint(configs: Configs, job: MetaVoiceJob, machine: Machine) -
     else:
         codec, most = config_of(configs, "vocos", VocosConfig), CodecPolicy().max_frames
         sound = vocos_window(codec, job.frames, most, machine)
-        beside, after = turns(machine, sound)
+        beside, after = beside_and_after(machine, sound)
     return footprint(
         machine,
         weights=held(configs, [*kinds, "encodec"] if "mbd" in configs else kinds, machine),
         row=cache,
-        stages=(text + kept_passes + beside,),
+        stages=(text + captured_passes + beside,),
         freed=(
             _voice(configs, machine),
-            _second_stage(configs, job, machine) + kept_passes + beside,
-            kept_passes + after,
+            _second_stage(configs, job, machine) + captured_passes + beside,
+            captured_passes + after,
         ),
         minute=60 * FRAME_RATE * FIRST_STAGE_BOOKS * position,
         sound=sound,
-        graphs=kept_passes,
+        graphs=captured_passes,
     )
 
 
@@ -166,5 +168,5 @@ def _smaller(job: MetaVoiceJob) -> Mapping[str, MetaVoiceJob]:
 
 
 PLAN = Plan(
-    metavoice_footprint, _longest, lambda _: FRAME_RATE, BACKENDS, _smaller, in_turn=True, requantized=False
+    metavoice_footprint, _longest, lambda _: FRAME_RATE, BACKENDS, _smaller, serial=True, requantized=False
 )

@@ -44,7 +44,7 @@ class MetaVoiceNet(Net):
     """
 
     kinds, facts_of = ("metavoice", "vocos"), MetaVoiceFacts.of
-    stages, heard, plan = STAGES, STAGES[-1], PLAN
+    stages, sounding, plan = STAGES, STAGES[-1], PLAN
 
     def __init__(
         self, networks: Mapping[str, Any], *given: Any, fill_codebooks: Callable[..., np.ndarray], **how: Any
@@ -64,7 +64,7 @@ class MetaVoiceNet(Net):
     ) -> tuple[MetaVoiceJob, int]:
         """As of any model, for requests of one sampling."""
         pieces = min(most or SIDE_BY_SIDE, sum(map(at_once, requests)))
-        job = replace(together([one.job() for one in requests]), batch=pieces)
+        job = replace(together([request.job() for request in requests]), batch=pieces)
         if len(requests) == 1:
             whole = lambda texts: replace(job, batch=texts)  # noqa: E731
             job = whole(max(1, self.plan.places(self.configs, whole, pieces, self.host.machine())))
@@ -88,13 +88,13 @@ class MetaVoiceNet(Net):
             return replace(job, batch=texts) if job else replace(unknown, batch=most_rows(texts))
 
         def holds(requests: Sequence[MetaVoiceRequest]) -> bool:
-            return len(requests) * max(one.sampling.rows for one in requests) <= rows
+            return len(requests) * max(request.sampling.rows for request in requests) <= rows
 
         admission = self.admission(places, whole, holds=holds)
         longest = whole(admission.places)
         rows = longest.batch * longest.rows
-        room = window - 1 if job is None else positions(self.facts.first, job)
-        return self.slots(admission.places, rows, room), admission
+        capacity = window - 1 if job is None else positions(self.facts.first, job)
+        return self.slots(admission.places, rows, capacity), admission
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
@@ -104,10 +104,12 @@ class MetaVoiceNet(Net):
         """Encode a prompt as a voice's vector, (E,) float32."""
         return read_voice(self.facts, prompt).encoded(self.speaker)
 
-    def slots(self, texts: int, rows: int, room: int) -> RunningBatch:
-        """Open a running batch of the first stage for as many texts, on as many rows of `room` ids."""
+    def slots(self, texts: int, rows: int, capacity: int) -> RunningBatch:
+        """Open a running batch of the first stage for as many texts, on as many rows of `capacity` ids."""
         end_of_text = self.facts.tokenizers.first_stage.end_of_text
-        return self._make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
+        return self._make_slots(
+            self.network, texts=texts, rows=rows, capacity=capacity, end_of_text=end_of_text
+        )
 
     def fault(self, ids: np.ndarray, vector: np.ndarray, sampling: FirstStageSampling) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.
@@ -126,7 +128,8 @@ class MetaVoiceNet(Net):
         """Divide pieces into calls, each of one decoder."""
         decoders = [window.source.decoder for window in windows]
         return [
-            [place for place, each in enumerate(decoders) if each == one] for one in dict.fromkeys(decoders)
+            [index for index, own_decoder in enumerate(decoders) if own_decoder == decoder]
+            for decoder in dict.fromkeys(decoders)
         ]
 
     def launch(

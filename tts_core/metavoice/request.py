@@ -27,7 +27,7 @@ from tts_core.models import Documents
 from tts_core.nn.noise import per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
-from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
+from tts_core.speaking.given import frames_of, given_texts, read_once, seed_of
 from tts_core.speaking.request import RequestFacts, WholeRequest
 from tts_core.text import breaks
 from tts_core.text.alphabet import accent_notes, known_text
@@ -184,11 +184,11 @@ class MetaVoiceFacts(RequestFacts):
         if exactly:
             options = replace(options, as_written=True, piece_seconds=None)
         voice, made = read_once(lambda prompt: read_voice(self, prompt)), []
-        for one in each_text(texts, options, prompts):
-            where = f"text {one.place}"
-            text = one.text if exactly else readable(where, one.text, options)
+        for own_text in given_texts(texts, options, prompts):
+            where = f"text {own_text.number}"
+            text = own_text.text if exactly else readable(where, own_text.text, options)
             paused = Paused.whole(text) if exactly else breaks.read(where, text)
-            made.append(self._request(paused, one.options, partial(voice, one.prompt), where))
+            made.append(self._request(paused, own_text.options, partial(voice, own_text.prompt), where))
         return made
 
     def _request(
@@ -215,19 +215,19 @@ class MetaVoiceFacts(RequestFacts):
         texts, silences = paused.cut(
             lambda part: cut(part if options.as_written else spoken(part), most, windows[1])
         )
-        seeds = [piece_seed(seed, place) for place in range(len(texts))]
+        seeds = [piece_seed(seed, index) for index in range(len(texts))]
         sources = cast(Sequence[SpeechNoise], per_text(options.noise, seeds, "piece"))
         made = []
-        for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
+        for index, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
             ids, other = first.encode(words), second.encode(words)
             room = most_frames(max(len(ids), len(other)), *windows)
             if room < 1:
-                which = where if len(texts) == 1 else f"{where}, piece {place}"
+                which = where if len(texts) == 1 else f"{where}, piece {index}"
                 raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
             expected = expected_seconds(words)
-            asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
-            frames, positions = min(room, asked), windows[0] - len(ids)
-            made.append(MetaVoicePiece(ids, other, frames, positions, expected, source, place, len(texts)))
+            limit = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
+            frames, positions = min(room, limit), windows[0] - len(ids)
+            made.append(MetaVoicePiece(ids, other, frames, positions, expected, source, index, len(texts)))
         return tuple(made), Pacing(tuple(texts), silences, options.speed)
 
 
@@ -268,17 +268,17 @@ def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:
     """
     scale, nucleus = options.cfg_scale, options.top_p
     heat = FirstStageSampling.temperature if options.temperature is None else options.temperature
-    kept = None if options.top_k == 0 else options.top_k
+    top_k = None if options.top_k == 0 else options.top_k
     if not isinstance(scale, tuple):
         speaker = FirstStageSampling.cfg_scale if scale is None else float(scale)
         nucleus = FirstStageSampling.top_p if nucleus is None else nucleus
-        return FirstStageSampling(speaker, temperature=heat, top_k=kept, top_p=nucleus)
+        return FirstStageSampling(speaker, temperature=heat, top_k=top_k, top_p=nucleus)
     if len(scale) != 2:
         raise UsageError(f"cfg_scale: {scale!r} is neither a number nor a pair of speaker and text")
     speaker, words = map(float, scale)
-    nucleus = FirstStageSampling.top_p if nucleus is None and kept is None else nucleus
+    nucleus = FirstStageSampling.top_p if nucleus is None and top_k is None else nucleus
     nucleus = None if nucleus == 1 else nucleus
-    return FirstStageSampling(speaker, words, heat, nucleus, kept, rule="slow")
+    return FirstStageSampling(speaker, words, heat, nucleus, top_k, rule="slow")
 
 
 def check_decoder(decoder: str, there: Sequence[str]) -> None:
@@ -316,14 +316,14 @@ def read_voice(facts: MetaVoiceFacts, prompt: PromptLike) -> MetaVoiceVoice:
     if not isinstance(prompt, Prompt):
         raise UsageError("prompt: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
     rate, waves = facts.vocoder.sample_rate, []
-    for one in prompt.references:
-        wave = one.samples(rate, one.name, shortest=0)
+    for reference in prompt.references:
+        wave = reference.samples(rate, reference.name, shortest=0)
         if wave is None:
-            raise UsageError(f"{one.name}: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
+            raise UsageError(f"{reference.name}: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
         waves.append(wave)
     _check_seconds(sum(map(len, waves)) / rate, prompt.references[0].name)
-    heard = [trim(resample(wave, rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
-    return MetaVoiceVoice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in heard))
+    trimmed = [trim(resample(wave, rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
+    return MetaVoiceVoice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in trimmed))
 
 
 def _vector(given: np.ndarray, size: int) -> np.ndarray:

@@ -36,7 +36,7 @@ def _speak(
     slot = Slot(inputs, "first stage", round(FIRST_STAGE_BOOKS * FRAME_RATE * piece.seconds))
     ids = list[int]()
     while len(ids) < limit and ids[-1:] != [END_OF_AUDIO]:
-        ids += _heard((yield Ids(slot)).tolist(), limit - len(ids))
+        ids += _until_end((yield Ids(slot)).tolist(), limit - len(ids))
         if -1 in ids:
             known = np.array(ids[: ids.index(-1)], np.int32)
             raise net.fault(np.concatenate([piece.first, known]), vector, request.sampling)
@@ -49,7 +49,7 @@ def _speak(
     return "stop" if said.ended else "length"
 
 
-def _heard(drawn: list[int], most: int) -> list[int]:
+def _until_end(drawn: list[int], most: int) -> list[int]:
     """Keep the ids of some steps, at most so many, up to the end of audio."""
     ids = drawn[:most]
     return ids[: ids.index(END_OF_AUDIO) + 1] if END_OF_AUDIO in ids else ids

@@ -93,7 +93,7 @@ class MetaVoiceTokenizer:
                 f"{MOST_BYTES} are supported"
             )
         ids = [*self.mergeable_ranks.values(), *self.special_tokens.values()]
-        whole = all(type(each) is int and 0 <= each < 2**30 for each in ids)
+        whole = all(type(token) is int and 0 <= token < 2**30 for token in ids)
         names = [name for name in self.special_tokens if isinstance(name, str) and name]
         wrong = {
             f"special token {END_OF_TEXT} missing": END_OF_TEXT not in self.special_tokens,
@@ -138,7 +138,7 @@ class MetaVoiceTokenizer:
 
         Raises UsageError for an id that is not in the table.
         """
-        pieces = [self._pieces.get(int(each) - self.offset) for each in ids]
+        pieces = [self._pieces.get(int(token) - self.offset) for token in ids]
         if None in pieces:
             raise UsageError(f"ids: {int(ids[pieces.index(None)])} is not in the tokenizer's table")
         return b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")

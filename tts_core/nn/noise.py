@@ -83,14 +83,14 @@ def numbers_per_text(name: str, value: Number | Sequence[Number], texts: int) ->
             f"{name}: {counted(len(values), 'value')} for {counted(texts, 'text')}; "
             "give one number, or one per text"
         )
-    return cast(list[Number], [None if one is None else int(one) for one in values])
+    return cast(list[Number], [None if value is None else int(value) for value in values])
 
 
-def piece_seed(seed: int, place: int) -> int:
+def piece_seed(seed: int, index: int) -> int:
     """Derive the seed of a text's piece, independent of the other pieces; the first one's is `seed`."""
-    if place == 0:
+    if index == 0:
         return seed
-    return int(np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)[0])
+    return int(np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64)[0])
 
 
 def check_seed(seed: int) -> int:

@@ -39,13 +39,13 @@ class PackedMask(tuple[PackedPart, ...]):
         """Call `attend` for each sequence. (..., H, ΣL, E), (..., K, ΣS, E) twice → (..., H, L, E) each."""
         return [
             attend(
-                query[..., one.rows, :],
-                key[..., one.keys, :],
-                value[..., one.keys, :],
-                one.mask,
-                is_causal=one.causal,
+                query[..., part.rows, :],
+                key[..., part.keys, :],
+                value[..., part.keys, :],
+                part.mask,
+                is_causal=part.causal,
             )
-            for one in self
+            for part in self
         ]
 
 
@@ -63,7 +63,7 @@ class Packed:
     @cached_property
     def spans(self) -> list[slice]:
         """Where each sequence is."""
-        return [slice(*each) for each in pairwise(accumulate(self.lengths, initial=0))]
+        return [slice(*ends) for ends in pairwise(accumulate(self.lengths, initial=0))]
 
     @property
     def filled(self) -> list[slice]:
@@ -104,7 +104,7 @@ class Packed:
         """Return keys and values of each sequence by layer, as views. empty: (B, K, 0, E), where none has a
         position.
         """
-        return [[each.of(span) if self.total else (empty, empty) for each in caches] for span in self.spans]
+        return [[cache.of(span) if self.total else (empty, empty) for cache in caches] for span in self.spans]
 
     @contextmanager
     def apart(self, *, is_on: bool) -> Iterator[None]:
@@ -152,6 +152,6 @@ class PackedCache:
         """Return (is_causal, mask): each sequence attends by itself."""
         return False, self.mask
 
-    def of(self, places: Any) -> tuple[Any, Any]:
+    def of(self, positions: Any) -> tuple[Any, Any]:
         """Return keys and values at places, of a slice as views. → (B, K, T, E) each."""
-        return self.keys[:, :, places], self.values[:, :, places]
+        return self.keys[:, :, positions], self.values[:, :, positions]

@@ -35,7 +35,7 @@ def timestep_table(timesteps: int, width: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def stream_places(
+def stream_positions(
     starts: Sequence[int], count: int, held: int, *, window: int, head_dim: int, theta: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find `count` steps in streams: cos and sin, and the keys that each step sees, itself included.

@@ -27,13 +27,13 @@ class Framework:
     concatenate: joins arrays along an axis.
     array: converts from NumPy; floats become the dtype, or that of a second array.
     host: converts to NumPy; floats become at least float32.
-    turned: arrays of a codec, (B, T, C), in the side's own order; or back.
+    transposed: arrays of a codec, (B, T, C), in the side's own order; or back.
     """
 
     concatenate: Callable[..., Any]
     array: Callable[..., Any]
     host: Callable[[Any], np.ndarray]
-    turned: Callable[[Any], Any]
+    transposed: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Probe:
     run: runs the network of a side. Returns arrays, or lists of them, by name; the last one is the result
     of the whole network.
     rows: regular expression of the modules, or of their METHODS, whose outputs are compared.
-    turned: regular expression of those rows that are (B, C, T) in torch_ref and (B, T, C) in mlx_port.
+    transposed: regular expression of those rows that are (B, C, T) in torch_ref and (B, T, C) in mlx_port.
     half: of a codec, a part of the run's name.
     entries: a codec's tensor below a quantizer with the codebook's entries, and the distance that selects
     them.
@@ -108,7 +108,7 @@ class Probe:
     inputs: Mapping[str, Any]
     run: Callable[[Any, Framework], Mapping[str, Any]]
     rows: str = ""
-    turned: str = ""
+    transposed: str = ""
     half: str = ""
     entries: tuple[str, Literal["directions", "points"]] | None = None
     targets: np.ndarray | None = None

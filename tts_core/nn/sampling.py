@@ -50,12 +50,12 @@ class Sampler:
         import numpy as np
 
         names = columns(self.settings)._fields
-        return np.array([[getattr(one, name) for name in names] for one in settings], np.float32)
+        return np.array([[getattr(setting, name) for name in names] for setting in settings], np.float32)
 
     def named(self, table: Any, axes: int = 1) -> Any:
         """Return a table's columns by name. Any (B, N) array → a named tuple of (B, 1, ...), `axes` each."""
         shape = len(table), *[1] * (axes - 1)
-        return columns(self.settings)(*(table[:, place].reshape(shape) for place in range(table.shape[1])))
+        return columns(self.settings)(*(table[:, index].reshape(shape) for index in range(table.shape[1])))
 
     def needed(self, table: np.ndarray) -> Sampler:
         """Leave out the rules that change nothing for any row of a table, (B, N).
@@ -64,7 +64,7 @@ class Sampler:
         """
         own = self.named(table)
         used = (rule not in OFF or bool((getattr(own, rule) != OFF[rule]).any()) for rule in self.rules)
-        rules = tuple(rule for rule, one in zip(self.rules, used, strict=True) if one)
+        rules = tuple(rule for rule, is_used in zip(self.rules, used, strict=True) if is_used)
         most = max(
             (int(column.max()) for name, column in own._asdict().items() if name.endswith("_k")), default=0
         )
@@ -90,4 +90,4 @@ class TextSettings:
 @cache
 def columns(settings: type[Any]) -> Any:
     """Build the named tuple of a table's columns: the fields of the dataclass `settings`."""
-    return namedtuple(f"{settings.__name__}Columns", [one.name for one in fields(settings)])
+    return namedtuple(f"{settings.__name__}Columns", [field.name for field in fields(settings)])

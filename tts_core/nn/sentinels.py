@@ -12,13 +12,13 @@ class Sentinel(IntEnum):
     WAITED: a text's first id in a step in which it took no part.
     FREE: an id that the model fills.
     EMPTY: a place of the last ids of a text.
-    NOTHING, SPEAKER, FRAME: in Qwen3-TTS's inputs, no id, the vector of a recording, a frame of it.
+    NO_ID, SPEAKER, FRAME: in Qwen3-TTS's inputs, no id, the vector of a recording, a frame of it.
     """
 
     MARK = -1
     FREE = -1
     EMPTY = -1
-    NOTHING = -1
+    NO_ID = -1
     WAITED = -2
     SPEAKER = -2
     FRAME = -3

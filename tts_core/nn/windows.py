@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def floor_power(number: int) -> int:
     return 1 << (number.bit_length() - 1)
 
 
-def in_powers(ones: Sequence[One], most: int) -> Iterator[Sequence[One]]:
+def in_powers(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     """Divide into groups of a power of two, at most `most` or one, the largest first."""
-    while ones:
-        count = floor_power(max(1, min(most, len(ones))))
-        yield ones[:count]
-        ones = ones[count:]
+    while items:
+        count = floor_power(max(1, min(most, len(items))))
+        yield items[:count]
+        items = items[count:]

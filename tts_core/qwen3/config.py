@@ -102,7 +102,11 @@ class Qwen3Config(Config, title="Qwen3-TTS config"):
             if max(ids) >= most:
                 yield f"{what} id {max(ids)}; there are {most}"
         known = dict(self.languages)
-        strange = [each.name for each in self.speakers if each.dialect and each.dialect not in known]
+        strange = [
+            own_speaker.name
+            for own_speaker in self.speakers
+            if own_speaker.dialect and own_speaker.dialect not in known
+        ]
         if strange:
             yield f"the dialect of {named(strange)} is no language"
 

@@ -14,6 +14,7 @@ from tts_core.memory.fits import Plan
 from tts_core.memory.footprint import (
     LIVE,
     Footprint,
+    beside_and_after,
     footprint,
     gated_row,
     layer,
@@ -22,7 +23,6 @@ from tts_core.memory.footprint import (
     rounded,
     sampling,
     scores,
-    turns,
     widest,
 )
 from tts_core.memory.machine import Machine
@@ -73,13 +73,15 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     position = 2 * stack.num_key_value_heads * stack.head_dim * size  # of a layer
     cache = job.batch * stack.num_hidden_layers * position * (job.positions + 1)
     row = max(
-        gated_row(each.hidden_size, each.intermediate_size, each.num_attention_heads * each.head_dim, size)
-        for each in (stack, other)
+        gated_row(
+            stack.hidden_size, stack.intermediate_size, stack.num_attention_heads * stack.head_dim, size
+        )
+        for stack in (stack, other)
     )
     read = row + 3 * size * config.text_hidden_size
     together = read_at_once(job.batch, job.prompt, machine.backend)
     prompt = layer(together, read, heads=stack.num_attention_heads, keys=job.prompt)
-    kept_passes = passes(
+    captured_passes = passes(
         job.batch, job.prompt, read, heads=stack.num_attention_heads, backend=machine.backend
     )
     if machine.backend not in FIXED:  # a layer's while it grows
@@ -95,18 +97,18 @@ def qwen3_footprint(configs: Configs, job: Qwen3Job, machine: Machine) -> Footpr
     fed = max(min(max(job.recording, job.frames), policy.max_frames), shared) + replayed
     live = CODEC_LIVE | {"torch-cuda": CUDA_LIVE[machine.decoded_in]}
     sound = graphs + widest(machine, qwen3_codec.widest(codec.decoder, fed), live)
-    beside, after = turns(machine, sound)
-    kept = cache + states
+    beside, after = beside_and_after(machine, sound)
+    row_bytes = cache + states
     tables = config.max_positions * stack.head_dim + config.n_codebooks * other.head_dim
     return footprint(
         machine,
         weights=held(configs, ("qwen3", "qwen3_codec"), machine, tables=tables),
-        row=kept,
-        stages=(max(prompt, step) + kept_passes + beside, kept_passes + after),
+        row=row_bytes,
+        stages=(max(prompt, step) + captured_passes + beside, captured_passes + after),
         freed=(_recording(config, codec, job, machine, policy),),
         minute=60 * codec.frame_rate * job.batch * stack.num_hidden_layers * position,
         sound=sound,
-        graphs=graphs + kept_passes,
+        graphs=graphs + captured_passes,
     )
 
 
@@ -118,11 +120,11 @@ def _recording(
     """
     if not job.recording:
         return 0
-    heard, speaker = mimi.widest(codec.encoder, mimi_fed(codec.encoder, job.recording, policy)), 0
+    recording, speaker = mimi.widest(codec.encoder, mimi_fed(codec.encoder, job.recording, policy)), 0
     if (encoder := config.speaker_encoder) is not None:
         seconds = job.recording / codec.frame_rate
         speaker = 3 * encoder.enc_channels[-1] * math.ceil(seconds * encoder.sample_rate / HOP)
-    return widest(machine, max(heard, speaker), CODEC_LIVE)
+    return widest(machine, max(recording, speaker), CODEC_LIVE)
 
 
 def _longest(configs: Configs, text: Paused | None, seconds: float | None) -> Qwen3Job:
@@ -133,14 +135,14 @@ def _longest(configs: Configs, text: Paused | None, seconds: float | None) -> Qw
     if text is not None:
         piece = text.blanked[:cut]
         characters, longest = len(piece.encode()), longest_seconds(piece, None)
-    heard = math.ceil(RECORDING * rate) if config.mode == BASE else 0
+    recording = math.ceil(RECORDING * rate) if config.mode == BASE else 0
     frames = math.ceil((longest if seconds is None else seconds) * rate)
-    prompt = min(TAGS + characters + 2 * heard, config.max_positions - 1)
-    return Qwen3Job(min(frames, config.max_positions - prompt), prompt, heard)
+    prompt = min(TAGS + characters + 2 * recording, config.max_positions - 1)
+    return Qwen3Job(min(frames, config.max_positions - prompt), prompt, recording)
 
 
 def _frame_rate(configs: Configs) -> float:
     return config_of(configs, "qwen3_codec", Qwen3CodecConfig).frame_rate
 
 
-PLAN = Plan(qwen3_footprint, _longest, _frame_rate, FIXED, in_turn=True)
+PLAN = Plan(qwen3_footprint, _longest, _frame_rate, FIXED, serial=True)

@@ -20,7 +20,7 @@ from tts_core.qwen3.config import Qwen3Config, Speaker
 from tts_core.speaking.rows import BatchText, TextInputs
 
 # in place of a codec id; NOTHING also of a text id
-NOTHING, SPEAKER, FRAME = Sentinel.NOTHING, Sentinel.SPEAKER, Sentinel.FRAME
+NO_ID, SPEAKER, FRAME = Sentinel.NO_ID, Sentinel.SPEAKER, Sentinel.FRAME
 ROLE = 3  # ids before a text's body
 ENDS, REFERENCE_ENDS = 5, 2  # ids after the body of a text, and of a recording's transcript
 
@@ -85,7 +85,7 @@ def language_id(config: Qwen3Config, language: str | None, speaker: Speaker | No
         return known[speaker.dialect]
     if name == "auto":
         return None
-    offered = [each for each in known if "dialect" not in each]
+    offered = [entry for entry in known if "dialect" not in entry]
     if name not in offered:
         hint = did_you_mean(name, offered)
         raise UsageError(
@@ -99,7 +99,7 @@ def build(
     text: Sequence[int],
     *,
     language: int | None,
-    voice: int = NOTHING,
+    voice: int = NO_ID,
     instruction: Sequence[int] = (),
     recording: Qwen3Recording | None = None,
     streamed: bool,
@@ -113,12 +113,12 @@ def build(
     more: a streamed text without recording goes on; one id or more of its body have come.
     """
     rows = _Rows(config)
-    rows.add(instruction, NOTHING)
-    rows.add(text[:ROLE], NOTHING)
+    rows.add(instruction, NO_ID)
+    rows.add(text[:ROLE], NO_ID)
     tags = [config.codec_nothink_id, config.codec_think_bos_id, config.codec_think_eos_id]
     if language is not None:
         tags = [config.codec_think_id, config.codec_think_bos_id, language, config.codec_think_eos_id]
-    for tag in [*tags, *([] if voice == NOTHING else [voice])]:
+    for tag in [*tags, *([] if voice == NO_ID else [voice])]:
         rows.add([config.tts_pad_id], tag)
     rows.add([config.tts_bos_id], config.codec_pad_id)
     body = list(text[ROLE:] if more else text[ROLE:-ENDS])
@@ -284,14 +284,16 @@ class Qwen3Inputs(TextInputs):
     more: bool = False
 
     @staticmethod
-    def joined(texts: Sequence[Qwen3Inputs]) -> tuple[TalkerInputs, np.ndarray | None, np.ndarray | None]:
+    def packed(texts: Sequence[Qwen3Inputs]) -> tuple[TalkerInputs, np.ndarray | None, np.ndarray | None]:
         """Join what texts read before their speech: layouts, speakers (N, D) and frames (Q, ΣF), of those
         texts that have them.
         """
         layouts = [text.layout for text in texts]
         speakers = [text.speaker for text in texts if text.speaker is not None]
         frames = [text.frames for text in texts if text.frames is not None]
-        ids = {name: np.concatenate([getattr(one, name) for one in layouts]) for name in ("text", "codec")}
+        ids = {
+            name: np.concatenate([getattr(layout, name) for layout in layouts]) for name in ("text", "codec")
+        }
         return (
             replace(layouts[0], **ids),
             np.stack(speakers) if speakers else None,
@@ -312,8 +314,8 @@ class Qwen3Inputs(TextInputs):
 
     def given(self, text: BatchText) -> tuple[int]:
         """Return the id of the text that goes with the last frame."""
-        place = text.steps - 1
-        return (text.ids[place] if 0 <= place < len(text.ids) else self.layout.padding,)
+        step = text.steps - 1
+        return (text.ids[step] if 0 <= step < len(text.ids) else self.layout.padding,)
 
     def read_with(self, frames: int) -> np.ndarray:
         """Return the text ids that are read with the first frames, (T,) int32."""

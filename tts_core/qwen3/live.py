@@ -15,7 +15,7 @@ from tts_core.qwen3.request import PieceLengths, Qwen3Piece, Qwen3Request, check
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused, has_words
 from tts_core.text.checks import check_words
-from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_place, places
+from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_stop, stops
 
 _OPEN_MARK = re.compile(r"\[[^\[\]]*+\Z|<(?:[A-Za-z/][^<>]*+)?\Z")  # whose end is still to come
 
@@ -49,7 +49,7 @@ class ArrivingText:
         self.lead: float | None = None  # seconds of silence before the first
         self._rest, self._before = "", 0  # text from a piece's start on, and the pieces before it
 
-    def hear(self, text: str | None) -> None:
+    def feed(self, text: str | None) -> None:
         """Take a fragment; None is the end. Raises UsageError for marks that cannot be read."""
         self._rest = (self._rest + (text or "")).lstrip()
         self.is_open = text is not None
@@ -61,8 +61,8 @@ class ArrivingText:
         if not self._before:
             self.lead = silences[0]
         parts = [
-            ArrivingPiece(one, len(one), is_whole=True, silence=silence)
-            for one, silence in zip(map(str.rstrip, texts), silences[1:], strict=True)
+            ArrivingPiece(text, len(text), is_whole=True, silence=silence)
+            for text, silence in zip(map(str.rstrip, texts), silences[1:], strict=True)
         ]
         if self.is_open:
             settled = 0 if silences[-1] else self._settled(texts[-1])  # marks after a pause may go before it
@@ -86,10 +86,10 @@ class ArrivingText:
         if self.bounds is None:
             return 0
         window = text[: self.bounds.most + LOOK_BEHIND]
-        for place in self._ends(window):
-            if has_words(window[place:]):
-                return place
-        return best_place(window, self.bounds.most) if len(text) > len(window) else 0
+        for stop in self._ends(window):
+            if has_words(window[stop:]):
+                return stop
+        return best_stop(window, self.bounds.most) if len(text) > len(window) else 0
 
     def _settled(self, text: str) -> int:
         """Count the characters before the first place where the next word may end the piece."""
@@ -100,8 +100,8 @@ class ArrivingText:
         if self.bounds is None:
             return []
         least, most = self.bounds.least, self.bounds.most
-        found = [place for place, rank in places(text) if place >= (least if rank == SENTENCE else most)]
-        return [place for place in found if has_words(text[:place])]
+        found = [stop for stop, rank in stops(text) if stop >= (least if rank == SENTENCE else most)]
+        return [stop for stop in found if has_words(text[:stop])]
 
 
 class Whole:
@@ -127,7 +127,7 @@ class Whole:
         """Whether a piece follows the one under way."""
         return self.begun < len(self.pieces)
 
-    def hear(self, text: str | None) -> None:
+    def feed(self, text: str | None) -> None:
         """Take no text: it is known."""
 
     def news(self) -> None:
@@ -146,9 +146,9 @@ class Live:
         self.pieces: list[Qwen3Piece] = []  # that have begun
         self._said, self._sent = "", 0  # text of the last one that was laid out, and its trailing ids
 
-    def hear(self, text: str | None) -> None:
+    def feed(self, text: str | None) -> None:
         """Take a fragment; None is the end. Raises UsageError for text that cannot be read."""
-        self.arriving.hear(text)
+        self.arriving.feed(text)
         for part in self.arriving.parts[-2:]:
             check_text(self.request.facts, part.text, self.request.options)
         if text is None and not any(has_words(part.text) for part in self.arriving.parts):
@@ -177,12 +177,12 @@ class Live:
     @property
     def can_begin(self) -> bool:
         """True if the first id of the next piece is known. A piece after a recording comes whole."""
-        place, parts = len(self.pieces), self.arriving.parts
-        if place >= len(parts) or not has_words(parts[place].text):
+        index, parts = len(self.pieces), self.arriving.parts
+        if index >= len(parts) or not has_words(parts[index].text):
             return False
-        if parts[place].is_whole or self.request.voice.transcript:
-            return parts[place].is_whole
-        known, encode = self._known(place), self.request.facts.tokenizer.encode
+        if parts[index].is_whole or self.request.voice.transcript:
+            return parts[index].is_whole
+        known, encode = self._known(index), self.request.facts.tokenizer.encode
         return bool(known) and len(encode(script(known, more=True))) > ROLE
 
     def begin(self) -> Qwen3Piece:
@@ -192,10 +192,10 @@ class Live:
 
     def news(self) -> tuple[list[int], bool] | None:
         """Return ids that have come to the piece under way, and whether more will; None without any."""
-        place, before = len(self.pieces) - 1, self._sent
-        if not self.pieces[place].more:
+        index, before = len(self.pieces) - 1, self._sent
+        if not self.pieces[index].more:
             return None
-        piece = self.pieces[place] = self._laid(place)
+        piece = self.pieces[index] = self._laid(index)
         new = [*piece.layout.trailing[before:]]
         return (new, piece.more) if new else None
 
@@ -211,18 +211,18 @@ class Live:
         part = self.arriving.parts[len(self.pieces) - 1]
         return Pacing((part.text,), (None, part.silence), self.request.options.speed)
 
-    def _laid(self, place: int) -> Qwen3Piece:
+    def _laid(self, index: int) -> Qwen3Piece:
         """Lay out a piece as far as its ids are known."""
-        more = not self.arriving.parts[place].is_whole
-        self._said = self._known(place)
-        piece = self.request.piece(self._said, place, more=more)
+        more = not self.arriving.parts[index].is_whole
+        self._said = self._known(index)
+        piece = self.request.piece(self._said, index, more=more)
         self._sent = len(piece.layout.trailing)
         return piece
 
-    def _known(self, place: int) -> str:
+    def _known(self, index: int) -> str:
         """Return the part of a piece's text that nothing to come can change."""
-        part = self.arriving.parts[place]
+        part = self.arriving.parts[index]
         if part.is_whole:
             return part.text
         known = self.request.facts.tokenizer.settled(part.text[: part.settled])
-        return max(self._said if place < len(self.pieces) else "", known, key=len)
+        return max(self._said if index < len(self.pieces) else "", known, key=len)

@@ -49,26 +49,26 @@ class Qwen3Net(StreamNet):
         self, places: int, job: Qwen3Job | None, policy: CodecPolicy | None
     ) -> tuple[RunningBatch, Admission]:
         """As of any model. Requests between two pieces keep their places."""
-        room = self.network.config.max_positions
+        limit = self.network.config.max_positions
         if self.host.backend in FIXED:
-            room = min(room, SERVED if job is None else job.positions + 1)
-        longest = job or Qwen3Job(frames=room // 2, prompt=room // 2)
+            limit = min(limit, SERVED if job is None else job.positions + 1)
+        longest = job or Qwen3Job(frames=limit // 2, prompt=limit // 2)
 
         def holds(requests: Sequence[Qwen3Request]) -> bool:
             *_, last = requests
-            if (positions := last.job().positions) > room:
+            if (positions := last.job().positions) > limit:
                 raise UsageError(
-                    f"text: {positions} positions with its speech are more than the {room} of this batch; "
+                    f"text: {positions} positions with its speech are more than the {limit} of this batch; "
                     "give shorter texts, or a smaller max_seconds"
                 )
             return True
 
         admission = self.admission(places, lambda texts: replace(longest, batch=texts), holds=holds)
-        return self.slots(admission.places, room), admission
+        return self.slots(admission.places, limit), admission
 
-    def slots(self, texts: int, room: int) -> RunningBatch:
-        """Open a running batch for as many texts, each of at most `room` positions."""
-        return self._make_slots(self.network, texts=texts, room=room)
+    def slots(self, texts: int, capacity: int) -> RunningBatch:
+        """Open a running batch for as many texts, each of at most `capacity` positions."""
+        return self._make_slots(self.network, texts=texts, capacity=capacity)
 
     def fault(self, text: Qwen3Inputs, frames: np.ndarray) -> GenerationError:
         """Build the error that names the first layer with NaN or infinity, by running a text again.

@@ -12,7 +12,7 @@ from tts_core.config import config_of
 from tts_core.nn.probe import TEXT, Framework, InputSources, Probe, single_passes, sound
 from tts_core.qwen3 import speaker
 from tts_core.qwen3.config import Qwen3Config
-from tts_core.qwen3.layout import NOTHING, build, instruction, language_id, script
+from tts_core.qwen3.layout import NO_ID, build, instruction, language_id, script
 from tts_core.qwen3.tokenizer import FILES, shared_tokenizer
 
 STYLE = "Speak slowly."
@@ -54,7 +54,7 @@ def _talker(sources: InputSources, config: Qwen3Config, codes: np.ndarray) -> Pr
         config,
         tokenizer.encode(script(TEXT)),
         language=language_id(config, language, voice),
-        voice=voice.id if voice else NOTHING,
+        voice=voice.id if voice else NO_ID,
         instruction=tokenizer.encode(instruction(style)) if style else (),
         streamed=False,
     )

@@ -19,7 +19,7 @@ from tts_core.qwen3.config import BASE, VOICE_DESIGN, Qwen3Config
 from tts_core.qwen3.footprint import Qwen3Job
 from tts_core.qwen3.layout import (
     GENERATION,
-    NOTHING,
+    NO_ID,
     SPEAKER,
     Qwen3Choice,
     Qwen3Recording,
@@ -34,7 +34,7 @@ from tts_core.qwen3.layout import (
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.tokenizer import FILES, Qwen3Tokenizer, shared_tokenizer
 from tts_core.qwen3.voice import Qwen3Voice, read_voice
-from tts_core.speaking.asked import frames_of, seed_of
+from tts_core.speaking.given import frames_of, seed_of
 from tts_core.speaking.request import RequestFacts
 from tts_core.text import breaks
 from tts_core.text.arriving import LEAST, MOST
@@ -107,12 +107,12 @@ class Qwen3Request:
         pacing = Pacing((), (None,), self.options.speed)
         return replace(self, options=options, pieces=(), pacing=pacing)
 
-    def noise_of(self, place: int) -> Noise:
+    def noise_of(self, index: int) -> Noise:
         """Return the random numbers of a piece."""
         if self.noise is not None:
             return self.noise
         assert self.seed is not None, "one of both is given"
-        return HostNoise(piece_seed(self.seed, place))
+        return HostNoise(piece_seed(self.seed, index))
 
     @property
     def seconds(self) -> float:
@@ -136,14 +136,14 @@ class Qwen3Request:
             recording,
         )
 
-    def piece(self, text: str, place: int, *, more: bool = False) -> Qwen3Piece:
+    def piece(self, text: str, index: int, *, more: bool = False) -> Qwen3Piece:
         """Lay out a piece. more: its text goes on."""
         facts, options, voice = self.facts, self.options, self.voice
         config, encode = facts.config, facts.tokenizer.encode
         if voice.speaker is not None:
             voice_id = voice.speaker.id
         else:
-            voice_id = SPEAKER if config.mode == BASE else NOTHING
+            voice_id = SPEAKER if config.mode == BASE else NO_ID
         layout = build(
             config,
             encode(script(text, more=more)),
@@ -159,11 +159,11 @@ class Qwen3Request:
             raise UsageError(
                 f"text: {len(layout.text)} positions leave no room for speech; give a shorter text"
             )
-        asked = room if self.max_frames is None and more else self.max_frames
-        if asked is None:
-            asked = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
+        limit = room if self.max_frames is None and more else self.max_frames
+        if limit is None:
+            limit = math.ceil(longest_seconds(text, language) * facts.codec.frame_rate)
         seconds = usual_seconds(text, language)
-        return Qwen3Piece(layout, min(room, asked), seconds, self.noise_of(place), more)
+        return Qwen3Piece(layout, min(room, limit), seconds, self.noise_of(index), more)
 
     def bounds(self) -> PieceLengths | None:
         """Bound the pieces of a text that goes on. A recording that speech continues takes a sentence."""
@@ -208,10 +208,10 @@ class Qwen3Facts(RequestFacts):
     def request(self, text: str, options: Qwen3Options, prompt: PromptLike = None) -> Qwen3Request:
         paused = check_text(self, text, options)
         check_words("text", paused.blanked)
-        asked = self._request(text, options, prompt)
+        whole = self._request(text, options, prompt)
         texts, silences = paused.cut(lambda part: cut(part, piece_characters(self.config, options)))
-        pieces = tuple(asked.piece(words, place) for place, words in enumerate(texts))
-        return replace(asked, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
+        pieces = tuple(whole.piece(words, index) for index, words in enumerate(texts))
+        return replace(whole, pieces=pieces, pacing=Pacing(tuple(texts), silences, options.speed))
 
     def live(self, text: str | None, options: Qwen3Options, prompt: PromptLike) -> Qwen3Request:
         return self._request(text or "", options, prompt).opened()

@@ -39,7 +39,7 @@ class SpeakerConfig(Config, title="Qwen3-TTS speaker config"):
     def faults(self) -> Iterator[str]:
         """Check the sizes of the blocks."""
         sizes = self.enc_channels, self.enc_kernel_sizes, self.enc_dilations
-        if len({len(each) for each in sizes}) != 1 or len(self.enc_channels) < 3:
+        if len({len(size) for size in sizes}) != 1 or len(self.enc_channels) < 3:
             yield "one size, kernel and dilation a block are needed"
             return
         if any(kernel % 2 == 0 for kernel in self.enc_kernel_sizes):

@@ -39,21 +39,21 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
     vector, before = voice.vector, None
     if voice.transcript and voice.samples is not None:
         before = yield Encode(partial(net.encode, voice.samples))
-    if voice.heard is not None:
-        vector = yield Encode(partial(net.vector, voice.heard))
+    if voice.for_speaker is not None:
+        vector = yield Encode(partial(net.vector, voice.for_speaker))
     text = Live(request) if request.is_open else Whole(request)
     spoken, is_cut = 0, False
     while True:
         while not text.can_begin:
-            text.hear((yield MoreText()))
+            text.feed((yield MoreText()))
         piece = text.begin()
         inputs = Qwen3Inputs(piece.layout, request.sampling, piece.noise, vector, before, more=piece.more)
         slot, memory = Slot(inputs), CodecMemory(before)
-        frames, asked, ended = list[np.ndarray](), 0, False
+        frames, given, ended = list[np.ndarray](), 0, False
         while not ended:
             steps = yield Ids(slot, or_text=text.is_open)
             if steps is None:
-                text.hear((yield MoreText()))
+                text.feed((yield MoreText()))
                 if news := text.news():
                     yield Append(slot, *news)
                 continue
@@ -72,19 +72,19 @@ def speak(request: Qwen3Request, net: Qwen3Net, policy: CodecPolicy | None) -> S
                             text.begun, len(text.pieces), seconds, ", longer than anybody reads it,"
                         )
                     break
-            for start, stop in complete(policy, asked, len(frames) - ended):
+            for start, stop in complete(policy, given, len(frames) - ended):
                 yield Sound(_stacked(request, frames[start:stop]), 0, memory, after=clipped, lead=text.lead)
-                asked = stop
+                given = stop
         yield Free(slot)
         spoken += len(frames)
         is_full = request.max_frames is not None and spoken >= request.max_frames
-        if asked < len(frames) and text.is_followed is None and not is_full:  # only further text says
-            yield Sound(_stacked(request, frames[asked:]), 0, memory, after=clipped, lead=text.lead)
-            asked = len(frames)
+        if given < len(frames) and text.is_followed is None and not is_full:  # only further text says
+            yield Sound(_stacked(request, frames[given:]), 0, memory, after=clipped, lead=text.lead)
+            given = len(frames)
         while text.is_followed is None and not is_full:
-            text.hear((yield MoreText()))
+            text.feed((yield MoreText()))
         rows = len(piece.layout.text) + len(frames)
-        codes = _stacked(request, frames[asked:])
+        codes = _stacked(request, frames[given:])
         yield Sound(codes, rows, memory, after=clipped, ends=True, pacing=text.pacing(), lead=text.lead)
         if is_full or not text.is_followed:
             return "length" if is_cut or text.is_followed is not False else "stop"

@@ -54,7 +54,7 @@ class Qwen3Tokenizer(ByteBpe):
     def settled(self, text: str) -> str:
         """Return the beginning of a text that goes on whose ids no further text can change."""
         words = _words(text)
-        last = max((place for place, word in enumerate(words) if not word.isspace()), default=0)
+        last = max((index for index, word in enumerate(words) if not word.isspace()), default=0)
         return "".join(words[:last])
 
 
@@ -74,7 +74,7 @@ def _merges(content: str) -> list[tuple[str, str]]:
     if len(lines) > MOST_IDS:
         raise CheckpointError(f"{MERGES}: more than {MOST_IDS} lines")
     pairs = [tuple(line.rstrip("\r").split(" ")) for line in lines if line.strip()]
-    bad = next((place for place, pair in enumerate(pairs, 1) if len(pair) != 2), None)
+    bad = next((index for index, pair in enumerate(pairs, 1) if len(pair) != 2), None)
     if bad is not None:
         raise CheckpointError(f"{MERGES}: merge {bad} is not two tokens")
     return [(pair[0], pair[1]) for pair in pairs]
@@ -82,6 +82,6 @@ def _merges(content: str) -> list[tuple[str, str]]:
 
 def byte_tokenizer(tags: Mapping[int, str]) -> dict[str, str]:
     """Write the files of a tokenizer of single bytes and tags, for a model of random weights."""
-    vocabulary = {sign: place for place, sign in enumerate(byte_signs())}
+    vocabulary = {sign: index for index, sign in enumerate(byte_signs())}
     read = {"added_tokens_decoder": {str(id): {"content": tag} for id, tag in tags.items()}}
     return {VOCABULARY: json.dumps(vocabulary), MERGES: "", CONFIG: json.dumps(read)}

@@ -27,7 +27,7 @@ class Qwen3Voice:
     speaker: built in.
     vector: (D,) float32, of a recording.
     samples: (L,) float32 at the codec's rate, whose vector is not known yet.
-    heard: (L',) float32, the same at the speaker encoder's rate.
+    for_speaker: (L',) float32, the same at the speaker encoder's rate.
     transcript: ids of the recording's text in its template, which speech continues; none: the vector alone.
     frames: of the recording, where speech continues it.
     """
@@ -35,13 +35,13 @@ class Qwen3Voice:
     speaker: Speaker | None = None
     vector: np.ndarray | None = None
     samples: np.ndarray | None = None
-    heard: np.ndarray | None = None
+    for_speaker: np.ndarray | None = None
     transcript: tuple[int, ...] = ()
     frames: int = 0
 
     def vector_of(self, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
         """Return the vector of a recording, None without one. encode: `heard` → (D,)."""
-        return self.vector if self.heard is None else encode(self.heard)
+        return self.vector if self.for_speaker is None else encode(self.for_speaker)
 
 
 def read_voice(
@@ -72,9 +72,9 @@ def read_voice(
     plain = Prompt.of(reference.audio, sample_rate=reference.sample_rate).one  # its text is checked below
     samples = plain.samples(codec.sample_rate, reference.name, quality="HQ")
     assert samples is not None
-    heard = resample(samples, codec.sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
+    for_speaker = resample(samples, codec.sample_rate, config.speaker_encoder.sample_rate, quality="HQ")
     if not (reference.text or "").strip():
-        return Qwen3Voice(samples=samples, heard=heard)
+        return Qwen3Voice(samples=samples, for_speaker=for_speaker)
     assert reference.text is not None
     tokenizer.check_plain(reference.text, "transcript")
     if not options.trust_transcript:
@@ -82,7 +82,10 @@ def read_voice(
         check_transcript(reference.text.strip(), len(samples) / codec.sample_rate, language, reference.name)
     ids = tuple(tokenizer.encode(transcript(reference.text)))
     return Qwen3Voice(
-        samples=samples, heard=heard, transcript=ids, frames=math.ceil(len(samples) / codec.hop_length)
+        samples=samples,
+        for_speaker=for_speaker,
+        transcript=ids,
+        frames=math.ceil(len(samples) / codec.hop_length),
     )
 
 

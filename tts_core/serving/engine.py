@@ -46,7 +46,7 @@ RECENT = 0.1  # weight of a request in the mean of those seconds
 _TASKS = "/proc/self/task"  # the system's threads by their numbers, on Linux
 _LONGEST = 5.0  # seconds that a thread may take to leave the process
 _UNLISTED = 0.2  # seconds to wait where the system does not list its threads
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
 
 
 class SpeechEngine:
@@ -112,7 +112,7 @@ class SpeechEngine:
         model: str,
         text: str,
         *,
-        options: Mapping[str, Any] = NOTHING,
+        options: Mapping[str, Any] = NO_CHANGES,
         prompt: PromptLike = None,
         more: bool = False,
         ahead: float | None = None,
@@ -135,7 +135,7 @@ class SpeechEngine:
         if source is None:
             hint = did_you_mean(model, self.models) or f"there is {', '.join(self.models)}"
             raise NotFoundError(f"model: {model} is not served; {hint}")
-        self._check_room()
+        self._check_queue()
         ask = source.live if more else source.request
         request = ask(text, options, prompt)
         if longest < math.inf and not more and request.seconds > longest:
@@ -143,7 +143,7 @@ class SpeechEngine:
             raise FieldError("text", f"{reason}; send less text")
         speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake, ahead=ahead)
         with self._changed:
-            self._check_room()
+            self._check_queue()
             self._queue.append(speech)
             self._notice()
         return speech
@@ -165,7 +165,7 @@ class SpeechEngine:
             self._thread.join()
             wait_for_system(self._thread)
 
-    def _check_room(self) -> None:
+    def _check_queue(self) -> None:
         if self._deadline is not None:
             raise ResourceError("engine: closing; no new requests are taken")
         waiting = len(self._queue)
@@ -191,7 +191,7 @@ class SpeechEngine:
             self._count()
             self._ready.set()
             while self.error is None and self._go_on():
-                self._turn()
+                self._cycle()
         except Exception as error:
             _LOG.exception("serving: the engine stops")
             self.error = _expected(error)
@@ -212,14 +212,14 @@ class SpeechEngine:
 
     def _go_on(self) -> bool:
         """Wait until there is something to do. Returns False once all is done after `close`."""
-        busy = any(not one.session.waiting for one in self._shelf)
+        busy = any(not loaded.session.waiting for loaded in self._shelf)
         with self._changed:
             if not (self._news or busy):
                 self._changed.wait(self._patience())
             self._news = False
             if self._deadline is None:
                 return True
-            left = self._queue or any(one.session.running for one in self._shelf)
+            left = self._queue or any(loaded.session.running for loaded in self._shelf)
             return bool(left) and time.perf_counter() < self._deadline
 
     def _patience(self) -> float | None:
@@ -228,46 +228,46 @@ class SpeechEngine:
         if self._deadline is not None:
             due.append(self._deadline)
         if self.idle_unload is not None:
-            due += [one.used + self.idle_unload for one in self._shelf if not one.session.running]
+            due += [loaded.used + self.idle_unload for loaded in self._shelf if not loaded.session.running]
         return max(0.0, min(due) - now) if due else None
 
-    def _turn(self) -> None:
+    def _cycle(self) -> None:
         """Drop, feed and admit requests, then run one step of every batch."""
-        for one in self._shelf:
-            self._update(one)
+        for loaded in self._shelf:
+            self._update(loaded)
         self._admit()
-        for one in self._shelf:
-            if not one.session.waiting:
-                self._step(one)
+        for loaded in self._shelf:
+            if not loaded.session.waiting:
+                self._step(loaded)
         if self.idle_unload is not None:
             self._shelf.unload_idle(self.idle_unload)
         self._count()
 
-    def _update(self, one: LoadedModel) -> None:
+    def _update(self, loaded: LoadedModel) -> None:
         """Drop cancelled requests and pass on fed text."""
-        for key, speech in [*one.speeches.items()]:
-            if key not in one.speeches:
+        for key, speech in [*loaded.speeches.items()]:
+            if key not in loaded.speeches:
                 continue  # its batch failed when another was fed
             if speech.cancelled.is_set():
-                self._drop(one, key, CancelledError("generation: cancelled"))
+                self._drop(loaded, key, CancelledError("generation: cancelled"))
             elif speech.more:
-                self._feed(one, key, speech)
+                self._feed(loaded, key, speech)
 
-    def _feed(self, one: LoadedModel, key: int, speech: Speech) -> None:
+    def _feed(self, loaded: LoadedModel, key: int, speech: Speech) -> None:
         try:
-            if not one.session.wants(key):
+            if not loaded.session.wants(key):
                 return
             for text in speech.take_texts():
                 if text is None:
-                    one.session.end(key)
+                    loaded.session.end(key)
                 else:
-                    one.session.feed(key, text)
+                    loaded.session.feed(key, text)
             self._news |= speech.has_texts
         except Exception as error:
             if isinstance(error, SpeechError) or not (comes_late(error) or shortage(error)):
-                self._drop(one, key, error)
+                self._drop(loaded, key, error)
             else:
-                self._break(one, error)
+                self._break(loaded, error)
 
     def _admit(self) -> None:
         """Let queued requests join. None overtakes another of its model, or one whose model must be loaded:
@@ -283,69 +283,69 @@ class SpeechEngine:
             if speech.model in full:
                 continue
             try:
-                one = self._shelf.get(speech.model)
-                if one is None:
-                    if any(each.session.running for each in self._shelf):
+                loaded = self._shelf.get(speech.model)
+                if loaded is None:
+                    if any(other.session.running for other in self._shelf):
                         return
-                    one = self._shelf.open(speech.model)
-                promised = sum(each.session.promised for each in self._shelf if each is not one)
-                if not one.session.fits(speech.request, promised=promised):
+                    loaded = self._shelf.open(speech.model)
+                promised = sum(other.session.promised for other in self._shelf if other is not loaded)
+                if not loaded.session.fits(speech.request, promised=promised):
                     full.add(speech.model)
                     continue
-                key = one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
+                key = loaded.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
             except Exception as error:
                 self._dequeue(speech, error)
                 continue
             self._dequeue(speech)
             speech.begin()
-            one.speeches[key] = speech
+            loaded.speeches[key] = speech
             if speech.more:
-                self._feed(one, key, speech)
+                self._feed(loaded, key, speech)
 
-    def _break(self, one: LoadedModel, error: Exception) -> None:
+    def _break(self, loaded: LoadedModel, error: Exception) -> None:
         """End all requests of a batch that ran with an error, and open the next batch, for which one that had
         not begun waits again, once.
         """
-        _LOG.error("serving: a batch of %s failed", one.name, exc_info=error)
+        _LOG.error("serving: a batch of %s failed", loaded.name, exc_info=error)
         again = deque[Speech]()
-        for key, speech in [*one.speeches.items()]:
-            if speech.more or speech.is_second or one.session.begun(key):
-                self._end(one, key, error)
+        for key, speech in [*loaded.speeches.items()]:
+            if speech.more or speech.is_second or loaded.session.begun(key):
+                self._end(loaded, key, error)
             else:
-                again.append(one.speeches.pop(key).again())
-        self._shelf.reopen(one)
+                again.append(loaded.speeches.pop(key).again())
+        self._shelf.reopen(loaded)
         with self._changed:
             self._queue = again + self._queue
             self._news |= bool(again)
 
-    def _step(self, one: LoadedModel) -> None:
+    def _step(self, loaded: LoadedModel) -> None:
         """Run a step of a model's batch and hand out what it gave."""
         try:
-            events = one.session.step()
+            events = loaded.session.step()
         except Exception as error:
-            self._break(one, error)
+            self._break(loaded, error)
             return
         self._steps += 1
-        one.used = time.perf_counter()
+        loaded.used = time.perf_counter()
         for event in events:
-            self._hand_out(one, event)
+            self._hand_out(loaded, event)
 
-    def _hand_out(self, one: LoadedModel, event: Event) -> None:
+    def _hand_out(self, loaded: LoadedModel, event: Event) -> None:
         """Give an event to its request. One that cannot take it fails, and no other."""
-        speech = one.speeches.get(event.key)
+        speech = loaded.speeches.get(event.key)
         if speech is None:
-            _LOG.error("serving: %s has an event of request %d, which has left", one.name, event.key)
+            _LOG.error("serving: %s has an event of request %d, which has left", loaded.name, event.key)
         elif isinstance(event, Failed):
-            self._end(one, event.key, event.error)
+            self._end(loaded, event.key, event.error)
         else:
             try:
                 speech.give(event.result)
             except Exception as error:
-                self._drop(one, event.key, error)
+                self._drop(loaded, event.key, error)
                 return
             self._news |= speech.has_texts
             if event.result.finish_reason is not None:
-                del one.speeches[event.key]
+                del loaded.speeches[event.key]
                 self._record(speech)
 
     def _dequeue(self, speech: Speech, error: Exception | None = None) -> None:
@@ -355,25 +355,25 @@ class SpeechEngine:
             speech.fail(_expected(error))
             self._record(speech)
 
-    def _drop(self, one: LoadedModel, key: int, error: Exception) -> None:
+    def _drop(self, loaded: LoadedModel, key: int, error: Exception) -> None:
         """Let a request fail and leave its batch. An error of its leaving is the batch's."""
-        self._end(one, key, error)
+        self._end(loaded, key, error)
         try:
-            one.session.leave(key)
+            loaded.session.leave(key)
         except Exception as late:
-            self._break(one, late)
+            self._break(loaded, late)
 
-    def _end(self, one: LoadedModel, key: int, error: Exception) -> None:
-        speech = one.speeches.pop(key)
+    def _end(self, loaded: LoadedModel, key: int, error: Exception) -> None:
+        speech = loaded.speeches.pop(key)
         speech.fail(_expected(error))
         self._record(speech)
 
     def _end_all(self, error: Exception) -> None:
         for speech in [*self._queue]:
             self._dequeue(speech, error)
-        for one in self._shelf:
-            for key in [*one.speeches]:
-                self._end(one, key, error)
+        for loaded in self._shelf:
+            for key in [*loaded.speeches]:
+                self._end(loaded, key, error)
         self._count()
 
     def _record(self, speech: Speech) -> None:
@@ -393,9 +393,9 @@ class SpeechEngine:
         loaded = [*self._shelf]
         with self._changed:
             self._counted = Statistics(
-                running=sum(one.session.running for one in loaded),
-                places=sum(one.session.places for one in loaded),
-                loaded=tuple(one.name for one in loaded),
+                running=sum(model.session.running for model in loaded),
+                places=sum(model.session.places for model in loaded),
+                loaded=tuple(model.name for model in loaded),
                 steps=self._steps,
                 ids=self._ids,
                 audio_seconds=self._audio_seconds,

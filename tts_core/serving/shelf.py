@@ -51,7 +51,7 @@ class Shelf:
 
     def __iter__(self) -> Iterator[LoadedModel]:
         """Yield the loaded models, the last used first."""
-        return iter(sorted(self._loaded.values(), key=lambda one: -one.used))
+        return iter(sorted(self._loaded.values(), key=lambda loaded: -loaded.used))
 
     def get(self, name: str) -> LoadedModel | None:
         """Return a model if it is loaded."""
@@ -104,7 +104,7 @@ class Shelf:
     def unload_idle(self, seconds: float) -> None:
         """Unload the models that have not spoken for so long."""
         now = time.perf_counter()
-        idle = [one.name for one in self if not one.session.running and now - one.used >= seconds]
+        idle = [loaded.name for loaded in self if not loaded.session.running and now - loaded.used >= seconds]
         for name in idle:
             self.unload(name)
 
@@ -127,7 +127,7 @@ class Shelf:
 
     def _names(self) -> list[str]:
         """List the loaded models, the last used first."""
-        return [one.name for one in self]
+        return [loaded.name for loaded in self]
 
 
 def rehearse(session: SpeechSession) -> None:

@@ -126,8 +126,8 @@ class Speech:
 
     @property
     def _is_behind(self) -> bool:
-        unheard = self.samples - self._taken
-        return self._ahead is not None and unheard > self._ahead * self.sample_rate
+        untaken = self.samples - self._taken
+        return self._ahead is not None and untaken > self._ahead * self.sample_rate
 
     def begin(self) -> None:
         """For the thread that speaks: the request has joined a batch."""

@@ -249,8 +249,8 @@ def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
     if spec.references is not None and count > spec.references:
         raise UsageError(f"{given}{spec.title} takes {spec.references}")
     if spec.transcript == "unused":
-        return Prompt(tuple(replace(one, text=None) for one in prompt.references))
-    if spec.transcript == "needed" and any(one.text is None for one in prompt.references):
+        return Prompt(tuple(replace(reference, text=None) for reference in prompt.references))
+    if spec.transcript == "needed" and any(reference.text is None for reference in prompt.references):
         raise UsageError(f"voice: {name} has no transcript, which {spec.title} needs; add it with one")
     return prompt
 
@@ -273,11 +273,11 @@ def _parsed(name: str, record: dict[str, Any]) -> Voice:
     recordings = record["recordings"]
     if record["version"] != 1 or not recordings:
         raise ValueError
-    transcripts = tuple(each["transcript"] for each in recordings)
+    transcripts = tuple(recording["transcript"] for recording in recordings)
     if not all(said is None or isinstance(said, str) for said in transcripts):
         raise TypeError
     created = record["created"]
-    seconds = tuple(float(each["seconds"]) for each in recordings)
-    if not (isinstance(created, int) and all(0 < one <= LONGEST for one in (created, *seconds))):
+    seconds = tuple(float(recording["seconds"]) for recording in recordings)
+    if not (isinstance(created, int) and all(0 < second <= LONGEST for second in (created, *seconds))):
         raise ValueError
     return Voice(name, str(record["consent"]), created, seconds, transcripts)

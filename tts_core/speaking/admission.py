@@ -51,8 +51,8 @@ class Admission:
         """Bound the bytes that requests may still allocate."""
         if not requests:
             return 0
-        if self._is_fixed and self.plan.in_turn:
-            return max(self._footprint([one]).peak for one in requests)
+        if self._is_fixed and self.plan.serial:
+            return max(self._footprint([request]).peak for request in requests)
         found = self._footprint(requests)
         return found.work if self._is_fixed else found.running
 
@@ -62,7 +62,7 @@ class Admission:
         Raises ResourceError for one that does not fit in an empty batch either.
         """
         if self._is_fixed:
-            if self.plan.in_turn:
+            if self.plan.serial:
                 machine = self.host.machine(self.policy)
                 self.plan.check_running(self.configs, request.job(), machine, "peak")
                 if not machine.fits(self._footprint([request]).peak + promised):
@@ -76,4 +76,6 @@ class Admission:
         return len(others) < self.places and self._holds([*others, request])
 
     def _footprint(self, requests: Sequence[Any]) -> Footprint:
-        return self.plan.footprint(self.configs, together([one.job() for one in requests]), self._machine)
+        return self.plan.footprint(
+            self.configs, together([request.job() for request in requests]), self._machine
+        )

@@ -92,7 +92,7 @@ class Delivered:
 
     def _piece(self, window: Sound, samples: np.ndarray) -> SpokenPiece | None:
         """Return the piece that a window ends, with its sound."""
-        if window.is_kept:
+        if window.in_result:
             self._waves.append(samples)
         if window.piece is None:
             return None

@@ -34,27 +34,27 @@ def spoken(
     text: of the only request, which goes on; the next of it is awaited when all is spoken.
     Raises the error of a request that failed, and CancelledError.
     """
-    places, waiting = dict[int, int](), deque(enumerate(requests))
+    indices, waiting = dict[int, int](), deque(enumerate(requests))
     with closing(session):
         if not session.net.stages:
             report.tell("prompt")
         while waiting or session.running:
             while waiting and (not session.running or session.fits(waiting[0][1])):
-                place, request = waiting.popleft()
-                places[session.join(request, more=text is not None)] = place
+                index, request = waiting.popleft()
+                indices[session.join(request, more=text is not None)] = index
             report.check_cancel()
             while text is not None and session.waiting:
-                [key], more = places, next(text, None)
+                [key], more = indices, next(text, None)
                 if more is None:
                     session.end(key)
                 else:
                     session.feed(key, more)
             for event in session.step():
-                place = places[event.key]
+                index = indices[event.key]
                 if isinstance(event, Failed):
                     error = event.error
-                    raise error.of(place + 1) if isinstance(error, NotFiniteError) else error
-                yield place, event.result
+                    raise error.of(index + 1) if isinstance(error, NotFiniteError) else error
+                yield index, event.result
 
 
 def log(model: str, request: Any) -> None:
@@ -67,14 +67,14 @@ def log(model: str, request: Any) -> None:
         )
 
 
-def checked_pieces(fragments: Iterable[str]) -> Iterator[str]:
+def checked_fragments(fragments: Iterable[str]) -> Iterator[str]:
     """Return the pieces of a text as they come. Raises UsageError for another value, and for such a piece."""
     if isinstance(fragments, bytes) or not isinstance(fragments, Iterable):
         raise UsageError(f"text: {fragments!r:.40} is neither text nor an iterable of text")
-    return map(_piece, fragments)
+    return map(_fragment, fragments)
 
 
-def _piece(fragment: object) -> str:
+def _fragment(fragment: object) -> str:
     if not isinstance(fragment, str):
         raise UsageError(f"text: a piece is {fragment!r:.40}, not text")
     return fragment

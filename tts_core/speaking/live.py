@@ -92,16 +92,16 @@ class LiveText:
 
     def spoken(self, speak: Callable[[Any], Speech]) -> Speech:
         """Speak the sentences as they come, as one speech. speak: of a request."""
-        one, pacing, ends = self.first, None, set[str]()
+        request, pacing, ends = self.first, None, set[str]()
         while True:
-            [(codes, reason)] = yield All([speak(one)], one, pacing)
+            [(codes, reason)] = yield All([speak(request)], request, pacing)
             self._voices.spoken(codes)
             ends.add(reason)
-            one = None
-            while one is None:
+            request = None
+            while request is None:
                 text = yield MoreText()
                 if text is None:
                     yield Sound(codes[:, :0], 0, pacing=self._rest)
                     return "length" if "length" in ends else "stop"
-                one = self.next(text)
-            pacing, self._rest = self._rest.followed_by(one.pacing), Pacing((), (None,), self.speed)
+                request = self.next(text)
+            pacing, self._rest = self._rest.followed_by(request.pacing), Pacing((), (None,), self.speed)

@@ -12,7 +12,7 @@ import numpy as np
 from tts_core.audio.delivery import Pacing
 from tts_core.results import FinishReason
 from tts_core.speaking.delivery import Delivered
-from tts_core.speaking.speech import Ask, Ids, Run, Sound, Speech, Spoken, Work
+from tts_core.speaking.speech import Ids, Need, Run, Sound, Speech, Spoken, Work
 
 
 @dataclass(eq=False, kw_only=True)
@@ -20,7 +20,7 @@ class Utterance:
     """A speech under way: of a request, or one of several that a speech runs at once.
 
     parent: that runs it.
-    is_heard: its sounds are decoded; those of others wait for the speeches before them.
+    is_released: its sounds are decoded; those of others wait for the speeches before them.
     waits: what it waits for.
     held: its last sound, which ends the request if nothing follows.
     sounds: that wait.
@@ -32,9 +32,9 @@ class Utterance:
 
     speech: Speech
     parent: Utterance | None = None
-    is_heard: bool = False
+    is_released: bool = False
     has_begun: bool = False
-    waits: Ask | None = None
+    waits: Need | None = None
     held: Sound | None = None
     sounds: list[Sound] = field(default_factory=list)
     pacing: Pacing | None = None
@@ -45,12 +45,12 @@ class Utterance:
     @property
     def member(self) -> Member:
         """The request that it is of."""
-        one = self if self.parent is None else self.parent.member
-        assert isinstance(one, Member)
-        return one
+        member = self if self.parent is None else self.parent.member
+        assert isinstance(member, Member)
+        return member
 
     @property
-    def hears_text(self) -> bool:
+    def takes_text(self) -> bool:
         """True if it waits for ids, but takes text instead."""
         return isinstance(self.waits, Ids) and self.waits.or_text
 
@@ -62,10 +62,10 @@ class Utterance:
 
     def begun(self, at_once: int) -> list[Utterance]:
         """Begin the next of its speeches, as long as fewer than `at_once` run; return them."""
-        running = sum(one.has_begun and one.finish_reason is None for one in self.children)
-        new = [one for one in self.children if not one.has_begun][: at_once - running]
-        for one in new:
-            one.has_begun = True
+        running = sum(child.has_begun and child.finish_reason is None for child in self.children)
+        new = [child for child in self.children if not child.has_begun][: at_once - running]
+        for utterance in new:
+            utterance.has_begun = True
         return new
 
 
@@ -73,14 +73,14 @@ class Utterance:
 class Member(Utterance):
     """A request that has joined.
 
-    asked: the request whose memory counts: itself, or its last sentence that has come.
+    request: the request whose memory counts: itself, or its last sentence that has come.
     texts: that came and were not read; None is the end.
     has_ended: the end was read.
     is_away: it holds no place: it waited for text without a slot.
     """
 
     key: int
-    asked: Any
+    request: Any
     parts: Delivered
     cancel: threading.Event
     texts: deque[str | None] = field(default_factory=deque)

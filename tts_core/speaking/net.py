@@ -39,14 +39,14 @@ class Net(Protocol):
     kinds: of the network that steps, and of the codec.
     facts_of: the facts that requests need, from configurations and documents.
     stages: names of the stages that results report, in order; none for a model of one stage.
-    heard: name under which progress tells of speech that is ready.
+    sounding: name under which progress tells of speech that is ready.
     plan: of its memory.
     """
 
     kinds: ClassVar[tuple[str, str]]
     facts_of: ClassVar[Callable[[Configs, Documents], Any]]
     stages: Sequence[str] = ()
-    heard: str = "speech"
+    sounding: str = "speech"
     plan: Plan
     network: Any
     codec: Any
@@ -132,7 +132,7 @@ class Net(Protocol):
 
         Raises ResourceError for too little memory.
         """
-        jobs = [one.job() for one in requests]
+        jobs = [request.job() for request in requests]
         longest = replace(together(jobs), batch=1)
         self.check(longest)
         return longest, min(len(requests), most or len(requests))
@@ -216,14 +216,14 @@ class Net(Protocol):
 class StreamNet(Net):
     """A network and a codec that decodes a piece window by window.
 
-    decode_piece: as the codec's, where a side has a faster form.
+    decode_window: as the codec's, where a side has a faster form.
     """
 
     def __init__(
-        self, *given: Any, decode_piece: Callable[[Any, Any], tuple[Any, Any]] | None = None, **how: Any
+        self, *given: Any, decode_window: Callable[[Any, Any], tuple[Any, Any]] | None = None, **how: Any
     ):
         super().__init__(*given, **how)
-        self._decode_piece = decode_piece or (lambda codes, state: self.codec.decode_piece(codes, state))
+        self._decode_window = decode_window or (lambda codes, state: self.codec.decode_window(codes, state))
 
     @property
     def policy(self) -> CodecPolicy:
@@ -236,7 +236,7 @@ class StreamNet(Net):
     def prepare(self, policy: CodecPolicy, places: int) -> None:
         if self.host.overlaps and self._shares(policy):
             books = self.codec_config.n_codebooks
-            rehearse(self.host, self._decode_piece, books, shared_shapes(places))
+            rehearse(self.host, self._decode_window, books, shared_shapes(places))
 
     def streamed(self) -> CodecPolicy:
         """Return the codec's windows of speech that is heard while it is spoken.
@@ -248,7 +248,9 @@ class StreamNet(Net):
         return shared if self._shares(shared) else self.policy
 
     def split(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Iterable[Sequence[int]]:
-        return in_calls(windows, lambda one: self._fed(one, policy), lambda one: self.most_rows(one, policy))
+        return in_calls(
+            windows, lambda window: self._fed(window, policy), lambda window: self.most_rows(window, policy)
+        )
 
     def most_rows(self, window: Sound, policy: CodecPolicy | None) -> int:
         if policy is None or not self._shares(policy):
@@ -271,13 +273,13 @@ class StreamNet(Net):
         memories = [window.memory for window in windows if window.memory is not None]
         lengths, fed = [window.codes.shape[1] for window in windows], self._fed(windows[0], policy)
         rows = zip(windows, lengths, strict=True)
-        codes = np.stack([np.pad(one.codes, ((0, 0), (0, fed - length))) for one, length in rows])
+        codes = np.stack([np.pad(item.codes, ((0, 0), (0, fed - length))) for item, length in rows])
         states = list[Any]()
 
         def work() -> Sequence[Any]:
             nonlocal states
             begun = [self._begun(memory, policy) for memory in memories]
-            samples, states = self._decode_piece(self.host.to_device(codes), begun)
+            samples, states = self._decode_window(self.host.to_device(codes), begun)
             return [samples]
 
         def cut(made: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -298,12 +300,12 @@ class StreamNet(Net):
         if state is None and before is not None:
             for start, stop in policy.even_cuts(before.shape[1]):
                 codes = self.host.to_device(before[None, :, start:stop])
-                _, [state] = self._decode_piece(codes, [state])
+                _, [state] = self._decode_window(codes, [state])
         return state
 
 
 def rehearse(
-    host: Device, decode_piece: Callable[..., tuple[Any, Any]], books: int, shapes: Sequence[tuple[int, int]]
+    host: Device, decode_window: Callable[..., tuple[Any, Any]], books: int, shapes: Sequence[tuple[int, int]]
 ) -> None:
     """Let calls that streams share be captured, each shape at its second time.
 
@@ -312,7 +314,7 @@ def rehearse(
     for rows, frames in shapes:
         codes = np.zeros((rows, books, frames), np.int32)
         for _ in range(2):
-            host.launch(lambda: [decode_piece(host.to_device(codes), [None] * rows)[0]]).take()  # noqa: B023
+            host.launch(lambda: [decode_window(host.to_device(codes), [None] * rows)[0]]).take()  # noqa: B023
 
 
 def in_calls(
@@ -324,12 +326,12 @@ def in_calls(
     fed: frames of a window.  most: rows of its call.
     """
     alike, streams = dict[int, list[int]](), set[CodecMemory | None]()
-    for place, window in enumerate(windows):
+    for index, window in enumerate(windows):
         if window.memory not in streams:
-            alike.setdefault(fed(window), []).append(place)
+            alike.setdefault(fed(window), []).append(index)
         streams.add(window.memory)
-    for places in alike.values():
-        yield from in_powers(places, most(windows[places[0]]))
+    for indices in alike.values():
+        yield from in_powers(indices, most(windows[indices[0]]))
 
 
 def at_once(request: Any) -> int:

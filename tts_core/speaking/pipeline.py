@@ -14,8 +14,8 @@ from tts_core.models import Model
 from tts_core.nn.calls import exclusive
 from tts_core.options import chosen
 from tts_core.pipeline import Callbacks, Progress, PromptLike
-from tts_core.results import GenerationResult, join
-from tts_core.speaking.doors import checked_pieces, log, sentences, spoken
+from tts_core.results import GenerationResult, merge
+from tts_core.speaking.doors import checked_fragments, log, sentences, spoken
 from tts_core.speaking.live import LiveText
 from tts_core.speaking.session import SpeechSession
 
@@ -57,9 +57,9 @@ class Pipeline:
         limit of all frames in order. The codec's windows may be longer than a stream's: samples are equal up
         to rounding.
         """
-        asked = self.request(text, chosen(self.model.options, options, changes), prompt)
-        log(self.model.name, asked)
-        [spoken] = self._together([asked], Callbacks(progress, cancel, asked.seconds))
+        requests = self.request(text, chosen(self.model.options, options, changes), prompt)
+        log(self.model.name, requests)
+        [spoken] = self._together([requests], Callbacks(progress, cancel, requests.seconds))
         return spoken
 
     def stream(
@@ -87,7 +87,7 @@ class Pipeline:
         given = chosen(self.model.options, options, changes)
         if isinstance(text, str):
             return self.speak(self.request(text, given, prompt), progress=progress, cancel=cancel)
-        pieces, live = checked_pieces(text), self.facts.live(None, given, prompt)
+        pieces, live = checked_fragments(text), self.facts.live(None, given, prompt)
         if not isinstance(live, LiveText):
             return self.speak(live, progress=progress, cancel=cancel, text=pieces)
         return self._sentences(live, Callbacks(progress, cancel, live.seconds), sentences(pieces, cancel))
@@ -139,9 +139,9 @@ class Pipeline:
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.facts.requests(texts, given, prompts)
-        report = Callbacks(progress, cancel, sum(one.seconds for one in asked))
-        return self._together(asked, report, batch_size)
+        requests = self.facts.requests(texts, given, prompts)
+        report = Callbacks(progress, cancel, sum(request.seconds for request in requests))
+        return self._together(requests, report, batch_size)
 
     def generate_codes(
         self,
@@ -157,9 +157,9 @@ class Pipeline:
         Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         given = chosen(self.model.options, options, changes)
-        asked = self.facts.requests(texts, given, prompts, exactly=True)
-        spoken = self._together(asked, Callbacks(), batch_size, has_sound=False)
-        return [one.codes for one in spoken]
+        requests = self.facts.requests(texts, given, prompts, exactly=True)
+        spoken = self._together(requests, Callbacks(), batch_size, has_sound=False)
+        return [result.codes for result in spoken]
 
     def opened(self, places: int, job: Any, *, streamed: bool, **how: Any) -> SpeechSession:
         """Open a running batch.
@@ -195,7 +195,7 @@ class Pipeline:
                 yield part
 
     def _together(
-        self, asked: Sequence[Any], report: Callbacks, most: int | None = None, *, has_sound: bool = True
+        self, requests: Sequence[Any], report: Callbacks, most: int | None = None, *, has_sound: bool = True
     ) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order.
 
@@ -204,17 +204,17 @@ class Pipeline:
         if most is not None and most < 1:
             raise UsageError(f"batch_size: {most} is not a number of pieces; give 1 or more")
         with exclusive(self.engine.host):
-            job, places = self.engine.together(asked, most)
+            job, places = self.engine.together(requests, most)
             session = self.opened(
                 places,
                 job,
                 streamed=False,
                 has_sound=has_sound,
-                is_late=self.engine.is_late(asked, places),
+                is_late=self.engine.is_late(requests, places),
                 at_once=places,
                 report=report,
             )
-            parts: list[list[GenerationResult]] = [[] for _ in asked]
-            for place, part in spoken(session, asked, report):
-                parts[place].append(part)
-            return [join(one) for one in parts]
+            parts: list[list[GenerationResult]] = [[] for _ in requests]
+            for index, part in spoken(session, requests, report):
+                parts[index].append(part)
+            return [merge(part) for part in parts]

@@ -10,7 +10,7 @@ from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.models import Documents
 from tts_core.pipeline import PromptLike
-from tts_core.speaking.asked import each_text
+from tts_core.speaking.given import given_texts
 from tts_core.speaking.live import LiveText, SameVoices, Voices
 
 
@@ -40,8 +40,8 @@ class RequestFacts(Protocol):
         exactly: read them as given, without preparing them.
         """
         options = replace(options, as_written=True) if exactly else options
-        asked = each_text(texts, options, prompts)
-        return [self.request(one.text, one.options, one.prompt) for one in asked]
+        given = given_texts(texts, options, prompts)
+        return [self.request(request.text, request.options, request.prompt) for request in given]
 
     def live(self, text: str | None, options: Any, prompt: PromptLike) -> Any:
         """Check the beginning of a text that goes on. text: None checks all of it but the text."""

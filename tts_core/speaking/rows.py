@@ -87,20 +87,20 @@ class Launched(NamedTuple):
     """Steps that run.
 
     readings: of their ids.
-    places: by slot, of texts that take part.
+    indices: by slot, of texts that take part.
     failed: slots of texts whose host part failed.
     """
 
     readings: Sequence[Any]
-    places: Mapping[int, int]
+    indices: Mapping[int, int]
     failed: Sequence[int]
 
     def ids(self, read: np.ndarray, slots: int) -> np.ndarray:
         """Order by slot the ids that were read. (steps, places, ...) → (steps, slots, ...)."""
-        if not self.failed and [*self.places.items()] == [(slot, slot) for slot in range(slots)]:
+        if not self.failed and [*self.indices.items()] == [(slot, slot) for slot in range(slots)]:
             return read
         found = np.full((len(read), slots, *read.shape[2:]), WAITED, read.dtype)
-        found[:, [*self.places]] = read[:, [*self.places.values()]]
+        found[:, [*self.indices]] = read[:, [*self.indices.values()]]
         found[:, [*self.failed]] = Sentinel.MARK
         return found
 
@@ -115,7 +115,7 @@ class Draws(NamedTuple):
 
 @dataclass(eq=False)
 class BatchRows:
-    """Slots of at most `slots` texts of at most `room` positions.
+    """Slots of at most `slots` texts of at most `capacity` positions.
 
     is_fixed: places are slots. Otherwise texts have the first places, without gaps.
     is_exact: there is no memory for more places than texts.
@@ -124,7 +124,7 @@ class BatchRows:
     """
 
     slots: int
-    room: int
+    capacity: int
     is_fixed: bool = False
     is_exact: bool = False
     texts: dict[int, BatchText] = field(default_factory=dict)  # by slot
@@ -158,10 +158,10 @@ class BatchRows:
 
     def close(self) -> dict[int, int]:
         """Close the places of texts that left. Returns those that others take, each with the place before."""
-        kept = [place for place, slot in enumerate(self.order) if slot in self.texts]
-        holes = sorted(set(range(len(kept))) - set(kept))
-        moved = dict(zip(holes, reversed(kept), strict=False))
-        self.order = [self.order[moved.get(place, place)] for place in range(len(kept))]
+        used = [index for index, slot in enumerate(self.order) if slot in self.texts]
+        holes = sorted(set(range(len(used))) - set(used))
+        moved = dict(zip(holes, reversed(used), strict=False))
+        self.order = [self.order[moved.get(index, index)] for index in range(len(used))]
         return moved
 
     @property
@@ -184,14 +184,14 @@ class BatchRows:
         by_array = zip(*(text.shapes for text in self.texts.values()), strict=True)
         return [tuple(map(max, zip(*shapes, strict=True)))[1:] for shapes in by_array]
 
-    def wanted(self, places: int) -> int:
-        """Return for how many places to have memory. places: that have it now.
+    def wanted(self, rows: int) -> int:
+        """Return for how many places to have memory. rows: that have it now.
 
         Those of texts; in a batch without guidance, where others need not move, also a power of two.
         """
         if self.is_exact or self.copies > 1:
             return self.count
-        return places if places >= self.count else min(1 << (self.count - 1).bit_length(), self.slots)
+        return rows if rows >= self.count else min(1 << (self.count - 1).bit_length(), self.slots)
 
     @property
     def can_step(self) -> bool:
@@ -200,9 +200,9 @@ class BatchRows:
 
     def begin(self) -> dict[int, int]:
         """Begin a step of the texts that do not wait. Returns their places by slot."""
-        found = self._by_place()
-        self.drawing = {place: text for place, text in found.items() if not text.inputs.waits(text)}
-        return {self.order[place]: place for place in self.drawing}
+        found = self._by_index()
+        self.drawing = {index: text for index, text in found.items() if not text.inputs.waits(text)}
+        return {self.order[index]: index for index in self.drawing}
 
     def end(self) -> None:
         """Count the step."""
@@ -214,8 +214,8 @@ class BatchRows:
         one that waits, or that draws from what was read, writes nothing of use to its next one.
         """
         found = [0] * self.count
-        for place, text in self._by_place().items():
-            found[place] = min(text.read + max(0, text.steps - text.first), self.room - 1)
+        for index, text in self._by_index().items():
+            found[index] = min(text.read + max(0, text.steps - text.first), self.capacity - 1)
         return np.array(found * self.copies, np.int32)
 
     def given(self) -> np.ndarray:
@@ -232,8 +232,8 @@ class BatchRows:
         was read.
         """
         found = np.full(self.count, -1, np.int32)
-        for place, text in self.drawing.items():
-            found[place] = text.steps if text.steps >= text.first else -1
+        for index, text in self.drawing.items():
+            found[index] = text.steps if text.steps >= text.first else -1
         return found
 
     def answer(self, actions: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -241,19 +241,19 @@ class BatchRows:
         slots of those that failed.
         """
         found, failed = np.zeros((self.count, 2), np.int32), list[int]()
-        for place, text in self.drawing.items():
-            action = int(actions[place])
+        for index, text in self.drawing.items():
+            action = int(actions[index])
             try:
-                found[place] = text.inputs.answer(max(action, 0))
+                found[index] = text.inputs.answer(max(action, 0))
             except Exception as error:  # of this text only
                 text.inputs.error = error
             if action < 0 or text.inputs.error is not None:
-                failed.append(self.order[place])
+                failed.append(self.order[index])
         return found, failed
 
     def draws(self) -> Draws:
         """Return what the next draws go by."""
-        texts = [*self._by_place().values()]
+        texts = [*self._by_index().values()]
         steps = np.array([text.steps for text in texts], np.int32)
         return Draws([text.inputs.sampling for text in texts], steps, texts)
 
@@ -268,13 +268,13 @@ class BatchRows:
 
     def seeds(self) -> tuple[list[int], list[int]] | None:
         """Return the seed and the step of each text's numbers; None where a source is not of the host."""
-        texts = [*self._by_place().values()]
+        texts = [*self._by_index().values()]
         noise = [text.inputs.noise for text in texts]
-        seeds = [one.seed for one in noise if isinstance(one, HostNoise)]
+        seeds = [source.seed for source in noise if isinstance(source, HostNoise)]
         return (seeds, [text.steps for text in texts]) if len(seeds) == len(noise) else None
 
-    def _by_place(self) -> dict[int, BatchText]:
-        return {place: self.texts[slot] for place, slot in enumerate(self.order) if slot in self.texts}
+    def _by_index(self) -> dict[int, BatchText]:
+        return {index: self.texts[slot] for index, slot in enumerate(self.order) if slot in self.texts}
 
 
 def mapped(function: Callable[..., Any], *states: Any) -> Any:
@@ -282,5 +282,5 @@ def mapped(function: Callable[..., Any], *states: Any) -> Any:
     first = states[0]
     if not isinstance(first, tuple):
         return function(*states)
-    found = [mapped(function, *each) for each in zip(*states, strict=True)]
+    found = [mapped(function, *item) for item in zip(*states, strict=True)]
     return type(first)(*found) if hasattr(first, "_fields") else tuple(found)

@@ -129,7 +129,7 @@ class Running:
             del self._slots[slot.index]
             slot.index = None
 
-    def turn(self) -> list[tuple[Slot, np.ndarray]]:
+    def advance(self) -> list[tuple[Slot, np.ndarray]]:
         """Launch the next steps and read the oldest. Returns the slots that took part, each with the ids of
         its steps.
         """
@@ -151,15 +151,15 @@ def groups(slots: Sequence[tuple[int, Slot]], most: int) -> Iterator[list[tuple[
     most `most` positions.
     """
     for _, alike in groupby(
-        sorted(slots, key=lambda one: one[1].inputs.rows), lambda one: one[1].inputs.rows
+        sorted(slots, key=lambda slot: slot[1].inputs.rows), lambda slot: slot[1].inputs.rows
     ):
         group, read = list[tuple[int, Slot]](), 0
-        for one in alike:
-            count = one[1].inputs.reads
+        for slot in alike:
+            count = slot[1].inputs.reads
             if group and read + count > most:
                 yield group
                 group, read = [], 0
-            group.append(one)
+            group.append(slot)
             read += count
         yield group
 

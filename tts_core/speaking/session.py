@@ -43,7 +43,7 @@ from tts_core.speaking.speech import (
     Work,
 )
 
-NOTHING = Sound(np.zeros((0, 0), np.int32), 0)
+SILENCE = Sound(np.zeros((0, 0), np.int32), 0)
 
 
 class SpeechSession:
@@ -76,7 +76,7 @@ class SpeechSession:
         self._report, self._at_once = report or Callbacks(), at_once
         self.slots = Running(batch, admission.places)
         self.members: dict[int, Member] = {}
-        self._joined = 0  # requests so far
+        self._last_key = 0  # requests so far
         self._encodes: list[tuple[Utterance, Encode]] = []
         self._wanted: list[Slot] = []  # that join before the next step
         self._jobs: list[Job] = []
@@ -128,12 +128,12 @@ class SpeechSession:
         """
         if any(slot.owner.member.is_away for slot in self._wanted):
             return False
-        asked = request.first if isinstance(request, LiveText) else request
-        return self.admission.fits(asked, self._present(), promised)
+        counted = request.first if isinstance(request, LiveText) else request
+        return self.admission.fits(counted, self._present(), promised)
 
     def _present(self) -> list[Any]:
         """The requests that hold a place."""
-        return [one.asked for one in self.members.values() if not one.is_away]
+        return [member.request for member in self.members.values() if not member.is_away]
 
     def prepare(self) -> None:
         """Do what the first requests would wait for, besides what `rehearsal` runs."""
@@ -155,30 +155,30 @@ class SpeechSession:
         """
         texts, is_open = deque[str | None](), more or request.is_open
         if isinstance(request, LiveText):
-            asked, speech = request.first, request.spoken(self._speech)
+            counted, speech = request.first, request.spoken(self._speech)
         else:
-            asked = request = request.opened() if is_open else request
-            texts += [asked.text] if is_open else []
-            speech = self._speech(asked)
+            counted = request = request.opened() if is_open else request
+            texts += [counted.text] if is_open else []
+            speech = self._speech(counted)
         if is_open and not more:
             texts.append(None)
-        self._joined += 1
-        one = Member(
-            key=self._joined,
+        self._last_key += 1
+        member = Member(
+            key=self._last_key,
             speech=speech,
-            is_heard=True,
-            asked=asked,
+            is_released=True,
+            request=counted,
             parts=Delivered(request, Meter(self.net.sample_rate, self.net.stages)),
             cancel=cancel or threading.Event(),
             texts=texts,
         )
-        self.members[one.key], self._promised = one, None
+        self.members[member.key], self._promised = member, None
         try:
-            self._advance(one)
+            self._advance(member)
         except Exception:
-            self.leave(one.key)
+            self.leave(member.key)
             raise
-        return one.key
+        return member.key
 
     def begun(self, key: int) -> bool:
         """Return True once a request has taken part in a step."""
@@ -186,23 +186,23 @@ class SpeechSession:
 
     def wants(self, key: int) -> bool:
         """Return True if a request can take further text now."""
-        one = self.members[key]
-        return not one.texts and (isinstance(one.waits, MoreText) or one.hears_text)
+        member = self.members[key]
+        return not member.texts and (isinstance(member.waits, MoreText) or member.takes_text)
 
     def feed(self, key: int, text: str) -> None:
         """Append text to a request that joined with `more`. Raises UsageError for unreadable text."""
-        self._hear(self.members[key], text)
+        self._take_text(self.members[key], text)
 
     def end(self, key: int) -> None:
         """Say that a request's text is complete. A second time does nothing."""
         if key in self.members:
-            self._hear(self.members[key], None)
+            self._take_text(self.members[key], None)
 
     def leave(self, key: int) -> None:
         """Drop a request; its place and memory are free before the next step. Unknown keys do nothing."""
-        one = self.members.pop(key, None)
-        if one is not None:
-            self._retire(one)
+        member = self.members.pop(key, None)
+        if member is not None:
+            self._retire(member)
 
     def step(self) -> list[Event]:
         """Encode a recording, let slots join, run a step of the network and of the work, and decode the
@@ -221,13 +221,13 @@ class SpeechSession:
         if self.slots.can_step:
             for _ in range(self.slots.batch.steps):
                 self._report.check()
-        for slot, ids in self.slots.turn():
+        for slot, ids in self.slots.advance():
             if slot.index is not None:
                 self._attempt(slot.owner, partial(self._advance, slot.owner, ids))
         self._work()
         if self._is_late and not self._is_idle:
             return []
-        return self._heard()
+        return self._sounded()
 
     def close(self) -> None:
         """Drop all requests and free the batch's memory. Nothing can join afterwards."""
@@ -240,13 +240,13 @@ class SpeechSession:
     def _speech(self, request: Any) -> Speech:
         return self._speak(request, self.net, self.policy)
 
-    def _hear(self, one: Member, text: str | None) -> None:
+    def _take_text(self, member: Member, text: str | None) -> None:
         """Let a speech read text that has come. Raises UsageError for text that cannot be read."""
-        one.texts.append(text)
-        if isinstance(one.waits, MoreText):
-            self._advance(one, one.take_text())
-        elif one.hears_text:
-            self._advance(one)
+        member.texts.append(text)
+        if isinstance(member.waits, MoreText):
+            self._advance(member, member.take_text())
+        elif member.takes_text:
+            self._advance(member)
 
     def _encode(self, voice: Utterance, need: Encode) -> tuple[Any]:
         """Run a network on a recording."""
@@ -265,20 +265,20 @@ class SpeechSession:
         ready = [slot for slot in ready if slot in self._wanted]
         self._wanted = [slot for slot in self._wanted if slot not in ready]
         for slot, error in zip(ready, self.slots.join(ready), strict=True) if ready else ():
-            one = slot.owner.member
-            if one.key not in ended:
+            member = slot.owner.member
+            if member.key not in ended:
                 self._attempt(slot.owner, partial(self._go_in, slot, error))
             if error is not None:  # the request's others have left
-                ended.add(one.key)
+                ended.add(member.key)
 
     def _choose(self, slot: Slot, ready: list[Slot]) -> None:
         """Let a slot's text be one of those that join, if its request fits beside the others."""
-        one = slot.owner.member
-        if one.is_away and not self.admission.fits(one.asked, self._present(), 0):
+        member = slot.owner.member
+        if member.is_away and not self.admission.fits(member.request, self._present(), 0):
             return
-        if one.is_away:
-            one.is_away, self._promised = False, None
-        self._tell(slot.stage or self.net.heard, slot.steps)
+        if member.is_away:
+            member.is_away, self._promised = False, None
+        self._tell(slot.stage or self.net.sounding, slot.steps)
         slot.begun = time.perf_counter()
         ready.append(slot)
 
@@ -290,28 +290,28 @@ class SpeechSession:
         for text in slot.texts:
             self.slots.feed(slot, text.ids, more=text.more)
 
-    def _advance(self, one: Utterance, given: Any = None, *, error: Exception | None = None) -> None:
+    def _advance(self, utterance: Utterance, given: Any = None, *, error: Exception | None = None) -> None:
         """Give a speech what it waited for, and whatever else it needs that takes no step."""
-        one.waits = None
-        while one.waits is None:
+        utterance.waits = None
+        while utterance.waits is None:
             try:
-                need = one.speech.send(given) if error is None else one.speech.throw(error)
+                need = utterance.speech.send(given) if error is None else utterance.speech.throw(error)
             except StopIteration as end:
-                one.finish_reason = end.value
-                self._end(one)
+                utterance.finish_reason = end.value
+                self._end(utterance)
                 return
-            self._pass_on(one)
+            self._pass_on(utterance)
             given = error = None
             match need:
                 case Encode():
-                    self._encodes.append((one, need))
-                    one.waits = need
+                    self._encodes.append((utterance, need))
+                    utterance.waits = need
                 case Ids():
                     if need.slot.owner is None:
-                        need.slot.owner = one
+                        need.slot.owner = utterance
                         self._wanted.append(need.slot)
-                    if not (need.or_text and one.member.texts):
-                        one.waits = need
+                    if not (need.or_text and utterance.member.texts):
+                        utterance.waits = need
                 case Append():
                     if need.slot in self._wanted:
                         need.slot.texts.append(need)
@@ -319,78 +319,80 @@ class SpeechSession:
                         self.slots.feed(need.slot, need.ids, more=need.more)
                 case Free():
                     self.slots.leave(need.slot)
-                    one.member.parts.count(need.slot.stage, need.slot.begun)
+                    utterance.member.parts.count(need.slot.stage, need.slot.begun)
                 case Work():
-                    self._jobs.append(Job(one, need))
-                    one.waits = need
+                    self._jobs.append(Job(utterance, need))
+                    utterance.waits = need
                 case Sound():
-                    one.held = need if one.pacing is None else replace(need, pacing=one.pacing)
-                    one.pacing = None
-                    if one.parent is not None:
-                        one.codes.append(need.codes)
+                    utterance.held = (
+                        need if utterance.pacing is None else replace(need, pacing=utterance.pacing)
+                    )
+                    utterance.pacing = None
+                    if utterance.parent is not None:
+                        utterance.codes.append(need.codes)
                 case All():
-                    one.waits = need
-                    self._run(one, need)
+                    utterance.waits = need
+                    self._run(utterance, need)
                 case MoreText():
-                    if one.member.texts:
-                        given = one.member.take_text()
+                    if utterance.member.texts:
+                        given = utterance.member.take_text()
                     else:
-                        assert not one.member.has_ended, "a speech waits for text after its end"
-                        one.waits = need
-                        one.member.is_away = not self._slots_of(one.member)
+                        assert not utterance.member.has_ended, "a speech waits for text after its end"
+                        utterance.waits = need
+                        utterance.member.is_away = not self._slots_of(utterance.member)
                         self._promised = None
 
-    def _run(self, one: Utterance, need: All) -> None:
+    def _run(self, utterance: Utterance, need: All) -> None:
         """Let speeches of a speech begin."""
         if need.text is not None:
-            one.member.asked, self._promised = need.text, None
-        one.children = [Utterance(speech=speech, parent=one) for speech in need.speeches]
-        one.children[0].pacing, one.pacing = need.pacing or one.pacing, None
-        self._go_on(one)
+            utterance.member.request, self._promised = need.text, None
+        utterance.children = [Utterance(speech=speech, parent=utterance) for speech in need.speeches]
+        utterance.children[0].pacing, utterance.pacing = need.pacing or utterance.pacing, None
+        self._go_on(utterance)
 
-    def _go_on(self, one: Utterance) -> None:
+    def _go_on(self, utterance: Utterance) -> None:
         """Begin as many speeches of a speech as may run at once; once all have ended, it goes on."""
-        for child in one.begun(self._at_once):
+        for child in utterance.begun(self._at_once):
             self._advance(child)
-        if one.is_heard:
-            self._let_hear(one)
-        if one.children and all(child.finish_reason is not None for child in one.children):
-            children, one.children = one.children, []
-            one.held, children[-1].held = children[-1].held, None
+        if utterance.is_released:
+            self._release(utterance)
+        if utterance.children and all(child.finish_reason is not None for child in utterance.children):
+            children, utterance.children = utterance.children, []
+            utterance.held, children[-1].held = children[-1].held, None
             for child in children:
                 self._pass_on(child)
-                one.sounds += child.sounds
-                one.codes += child.codes
-            self._advance(one, [child.spoken for child in children])
+                utterance.sounds += child.sounds
+                utterance.codes += child.codes
+            self._advance(utterance, [child.spoken for child in children])
 
-    def _let_hear(self, one: Utterance) -> None:
+    def _release(self, utterance: Utterance) -> None:
         """Let the sounds of a speech be decoded, and those of the speeches that it runs in their order."""
-        one.is_heard = True
-        self._sounds.add([DueSound(one.member, sound) for sound in one.sounds])
-        one.sounds = []
-        for child in one.children:
-            self._let_hear(child)
+        utterance.is_released = True
+        self._sounds.add([DueSound(utterance.member, sound) for sound in utterance.sounds])
+        utterance.sounds = []
+        for child in utterance.children:
+            self._release(child)
             if child.finish_reason is None:
                 break
-            if child is not one.children[-1]:
+            if child is not utterance.children[-1]:
                 self._pass_on(child)
 
-    def _end(self, one: Utterance) -> None:
+    def _end(self, utterance: Utterance) -> None:
         """Let what runs a speech that has ended go on."""
-        if one.parent is None:
-            self._pass_on(one, one.finish_reason)
+        if utterance.parent is None:
+            self._pass_on(utterance, utterance.finish_reason)
         else:
-            self._go_on(one.parent)
+            self._go_on(utterance.parent)
 
-    def _pass_on(self, one: Utterance, reason: FinishReason | None = None) -> None:
+    def _pass_on(self, utterance: Utterance, reason: FinishReason | None = None) -> None:
         """Let a speech's last sound be decoded. reason: of the end of the request, if it is that."""
-        if one.held is None:
+        if utterance.held is None:
             return
-        if one.is_heard:
-            self._sounds.add([DueSound(one.member, one.held, reason)])
+        if utterance.is_released:
+            self._sounds.add([DueSound(utterance.member, utterance.held, reason)])
         else:
-            one.sounds.append(one.held)
-        one.held = None
+            utterance.sounds.append(utterance.held)
+        utterance.held = None
 
     def _work(self) -> None:
         """Run a step of the first work; work without steps is followed by the next."""
@@ -417,7 +419,7 @@ class SpeechSession:
         job.voice.member.parts.count(job.work.stage, job.begun)
         return (made,)
 
-    def _answer(self, one: Utterance, call: Callable[[], tuple[Any, ...]]) -> None:
+    def _answer(self, utterance: Utterance, call: Callable[[], tuple[Any, ...]]) -> None:
         """Give a speech what a call apart made, if it is done, or throw the call's own error."""
         try:
             made = call()
@@ -425,13 +427,13 @@ class SpeechSession:
             raise
         except Exception as error:
             found = own_error(error)
-            self._jobs = [job for job in self._jobs if job.voice is not one]
-            self._advance(one, error=found)
+            self._jobs = [job for job in self._jobs if job.voice is not utterance]
+            self._advance(utterance, error=found)
         else:
             if made:
-                self._advance(one, *made)
+                self._advance(utterance, *made)
 
-    def _attempt(self, one: Utterance, work: Callable[[], None]) -> None:
+    def _attempt(self, utterance: Utterance, work: Callable[[], None]) -> None:
         """Do work of one request only. If it cannot go on, it fails after what was spoken.
 
         An error that may belong to the batch's steps is raised.
@@ -442,27 +444,27 @@ class SpeechSession:
             raise
         except Exception as error:
             found = own_error(error)
-            if one.is_heard:
-                self._pass_on(one)
-            self._retire(one.member)
-            self._sounds.fail(DueSound(one.member, NOTHING), found)
+            if utterance.is_released:
+                self._pass_on(utterance)
+            self._retire(utterance.member)
+            self._sounds.fail(DueSound(utterance.member, SILENCE), found)
 
-    def _retire(self, one: Member) -> None:
+    def _retire(self, member: Member) -> None:
         """End a speech; its sound may still come."""
-        one.speech.close()
-        one.children, one.waits = [], None
+        member.speech.close()
+        member.children, member.waits = [], None
         self._promised = None
-        self._wanted = [slot for slot in self._wanted if slot.owner.member is not one]
-        self._encodes = [(voice, need) for voice, need in self._encodes if voice.member is not one]
-        self._jobs = [job for job in self._jobs if job.voice.member is not one]
-        for slot in self._slots_of(one):
+        self._wanted = [slot for slot in self._wanted if slot.owner.member is not member]
+        self._encodes = [(voice, need) for voice, need in self._encodes if voice.member is not member]
+        self._jobs = [job for job in self._jobs if job.voice.member is not member]
+        for slot in self._slots_of(member):
             self.slots.leave(slot)
 
-    def _slots_of(self, one: Member) -> list[Slot]:
+    def _slots_of(self, member: Member) -> list[Slot]:
         """List the slots of a request that have joined."""
-        return [slot for slot in self.slots.taken if slot.owner.member is one]
+        return [slot for slot in self.slots.taken if slot.owner.member is member]
 
-    def _heard(self) -> list[Event]:
+    def _sounded(self) -> list[Event]:
         """Give out windows that are decoded.
 
         It waits for one if nothing else runs, or if the only listener waits for the first sound.
@@ -492,7 +494,7 @@ class SpeechSession:
             self.leave(key)
             return [Failed(key, found)]
         if self.has_sound:
-            self._report.add(parts[0], self.net.heard)
+            self._report.add(parts[0], self.net.sounding)
         if parts[-1].is_final_chunk:
             self.leave(key)
         return [Part(key, part) for part in parts]

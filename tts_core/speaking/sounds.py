@@ -43,7 +43,7 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
     ):
         self.net, self.policy, self.report = net, policy, report
         self.has_sound, self.places, self.running = has_sound, places, running
-        self.has_listeners = policy is not None and policy.is_heard
+        self.has_listeners = policy is not None and policy.is_streamed
         super().__init__(
             net.host,
             self._now,
@@ -60,14 +60,14 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
         wait: nothing else runs.
         """
         due = self._leads(windows)
-        heard = [place for place, window in enumerate(windows) if _has_frames(window.sound)]
-        members = {windows[place].member for place in heard}
-        silent = [place for place, window in enumerate(windows) if window.member not in members]
+        sounding = [index for index, window in enumerate(windows) if _has_frames(window.sound)]
+        members = {windows[index].member for index in sounding}
+        silent = [index for index, window in enumerate(windows) if window.member not in members]
         if silent:
             return silent
-        heard.sort(key=lambda place: due[place].lead)
-        calls = self.net.split([windows[place].sound for place in heard], self.policy)
-        calls = [[heard[k] for k in call[: self.places]] for call in calls]
+        sounding.sort(key=lambda index: due[index].lead)
+        calls = self.net.split([windows[index].sound for index in sounding], self.policy)
+        calls = [[sounding[k] for k in call[: self.places]] for call in calls]
         most = [self.net.most_rows(windows[call[0]].sound, self.policy) for call in calls]
         return next_call(due, calls, most, can_wait=not wait and len(members) < self.running())
 
@@ -79,8 +79,12 @@ class Sounds(WindowQueue[DueSound, np.ndarray]):
         leads = {member: member.parts.meter.lead for member in counts}
         rate = self.net.codec_config.frame_rate
         return [
-            Due(leads[one.member], one.sound.codes.shape[1] / rate, one.sound.ends or counts[one.member] > 1)
-            for one in windows
+            Due(
+                leads[window.member],
+                window.sound.codes.shape[1] / rate,
+                window.sound.ends or counts[window.member] > 1,
+            )
+            for window in windows
         ]
 
     def _beside(self, windows: Sequence[DueSound]) -> Pending[list[np.ndarray | Exception]] | None:

@@ -179,7 +179,7 @@ class Sound:
     after: a change of the samples, (L,).
     words: that begin in these frames; with the last frames of a piece also those that begin later.
     ends: the piece.
-    is_kept: its samples are kept for the result of its piece.
+    in_result: its samples are kept for the result of its piece.
     piece: that it ends, without its sound; None where results do not tell of pieces.
     pacing: of text that has come: of the piece that it ends, where a model reads it while it speaks.
     lead: seconds of silence before the first piece of such a text.
@@ -192,14 +192,14 @@ class Sound:
     after: Callable[[np.ndarray], np.ndarray] | None = None
     words: Sequence[Word] = ()
     ends: bool = False
-    is_kept: bool = False
+    in_result: bool = False
     piece: SpokenPiece | None = None
     pacing: Pacing | None = None
     lead: float | None = None
 
 
-Ask = Encode | Ids | Append | Free | Work | All | MoreText | Sound
-Speech = Generator[Ask, Any, FinishReason]
+Need = Encode | Ids | Append | Free | Work | All | MoreText | Sound
+Speech = Generator[Need, Any, FinishReason]
 
 
 def clipped(samples: np.ndarray) -> np.ndarray:
@@ -216,11 +216,11 @@ def in_order(request: Any, speech: Callable[[Any, int | None], Speech]) -> Speec
     left, pieces = request.max_frames, request.pieces
     if left is None:
         spoken = yield All([speech(piece, None) for piece in pieces])
-        return "length" if any(one.finish_reason == "length" for one in spoken) else "stop"
+        return "length" if any(result.finish_reason == "length" for result in spoken) else "stop"
     is_cut = False
-    for place, piece in enumerate(pieces, start=1):
+    for index, piece in enumerate(pieces, start=1):
         [(codes, reason)] = yield All([speech(piece, left)])
         left, is_cut = left - codes.shape[1], is_cut or reason == "length"
-        if not left and place < len(pieces):
+        if not left and index < len(pieces):
             return "length"
     return "length" if is_cut else "stop"

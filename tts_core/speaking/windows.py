@@ -16,20 +16,20 @@ from tts_core.nn.host import Host
 _LOG = logging.getLogger("tts_core")
 AT_ONCE = 3  # launches under way: a device has work until the next step, and its queue of kernels has room
 
-One = TypeVar("One")
+Window = TypeVar("Window")
 Frames = TypeVar("Frames")
 Made = TypeVar("Made")
 
 
 @dataclass(eq=False)
-class _Queued(Generic[One, Made]):
+class _Queued(Generic[Window, Made]):
     """A window. made: its sound or its error, in a list of one, once it is there."""
 
-    one: One
+    window: Window
     made: list[Made | Exception]
 
 
-class WindowQueue(Generic[One, Made]):
+class WindowQueue(Generic[Window, Made]):
     """Windows of several requests that are decoded. Those of a request come back in the order in which they
     were added.
 
@@ -47,37 +47,37 @@ class WindowQueue(Generic[One, Made]):
     def __init__(
         self,
         host: Host,
-        decode: Callable[[Sequence[One]], Sequence[Made]],
+        decode: Callable[[Sequence[Window]], Sequence[Made]],
         *,
-        launch: Callable[[Sequence[One]], Pending[Sequence[Made | Exception]] | None] | None = None,
-        choose: Callable[[Sequence[One], bool], Sequence[int]] | None = None,
-        owner: Callable[[One], Hashable] = lambda one: None,
-        is_wanted: Callable[[One], bool] = lambda one: True,
+        launch: Callable[[Sequence[Window]], Pending[Sequence[Made | Exception]] | None] | None = None,
+        choose: Callable[[Sequence[Window], bool], Sequence[int]] | None = None,
+        owner: Callable[[Window], Hashable] = lambda window: None,
+        is_wanted: Callable[[Window], bool] = lambda window: True,
         most: int | None = None,
     ):
         self.host, self.most = host, most
         self._decode, self._launch, self._choose = decode, launch, choose
         self._owner, self._is_wanted = owner, is_wanted
-        self._order: deque[_Queued[One, Made]] = deque()
-        self._due: list[_Queued[One, Made]] = []
-        self._begun: deque[tuple[list[_Queued[One, Made]], Pending[Sequence[Made | Exception]]]] = deque()
+        self._order: deque[_Queued[Window, Made]] = deque()
+        self._due: list[_Queued[Window, Made]] = []
+        self._begun: deque[tuple[list[_Queued[Window, Made]], Pending[Sequence[Made | Exception]]]] = deque()
 
-    def add(self, ones: Sequence[One]) -> None:
+    def add(self, windows: Sequence[Window]) -> None:
         """Let windows be decoded."""
-        asked = [_Queued[One, Made](one, []) for one in ones]
-        self._order.extend(asked)
-        self._due.extend(asked)
+        queued = [_Queued[Window, Made](window, []) for window in windows]
+        self._order.extend(queued)
+        self._due.extend(queued)
 
-    def fail(self, one: One, error: Exception) -> None:
+    def fail(self, window: Window, error: Exception) -> None:
         """Let an error follow the windows that were added before."""
-        self._order.append(_Queued(one, [error]))
+        self._order.append(_Queued(window, [error]))
 
     @property
     def is_busy(self) -> bool:
         """True if a window was added that is not given out."""
-        return any(self._is_wanted(each.one) for each in self._order)
+        return any(self._is_wanted(queued.window) for queued in self._order)
 
-    def ended(self, *, wait: bool) -> list[tuple[One, Made | Exception]]:
+    def ended(self, *, wait: bool) -> list[tuple[Window, Made | Exception]]:
         """Begin windows, and return those that are decoded, each with its sound or its error.
 
         wait: for one at least, if there is any.
@@ -104,62 +104,62 @@ class WindowQueue(Generic[One, Made]):
     def _is_behind(self) -> bool:
         return self.most is not None and len(self._due) > self.most
 
-    def _in_order(self) -> list[tuple[One, Made | Exception]]:
+    def _in_order(self) -> list[tuple[Window, Made | Exception]]:
         """Give out the windows of each request before its first one that is not there yet."""
-        ended, left, behind = [], deque[_Queued[One, Made]](), set[Hashable]()
-        for each in self._order:
-            owner = self._owner(each.one)
-            if each.made and owner not in behind:
-                ended.append((each.one, each.made[0]))
-            elif each.made or self._is_wanted(each.one):
+        ended, left, behind = [], deque[_Queued[Window, Made]](), set[Hashable]()
+        for queued in self._order:
+            owner = self._owner(queued.window)
+            if queued.made and owner not in behind:
+                ended.append((queued.window, queued.made[0]))
+            elif queued.made or self._is_wanted(queued.window):
                 behind.add(owner)
-                left.append(each)
+                left.append(queued)
         self._order = left
         return ended
 
     def _begin(self, wait: bool) -> None:
         """Launch what is due. wait: also what could wait for others."""
-        self._due = [each for each in self._due if self._is_wanted(each.one)]
+        self._due = [entry for entry in self._due if self._is_wanted(entry.window)]
         while self._due and len(self._begun) < AT_ONCE:
-            ones = [each.one for each in self._due]
-            places = range(len(ones)) if self._choose is None else self._choose(ones, wait)
-            if not places:
+            windows = [entry.window for entry in self._due]
+            indices = range(len(windows)) if self._choose is None else self._choose(windows, wait)
+            if not indices:
                 return
-            asked = [self._due[place] for place in places]
-            self._due = [each for place, each in enumerate(self._due) if place not in places]
-            self._begun.append((asked, self._launched([each.one for each in asked])))
+            queued = [self._due[index] for index in indices]
+            self._due = [entry for index, entry in enumerate(self._due) if index not in indices]
+            self._begun.append((queued, self._launched([entry.window for entry in queued])))
 
     def _take(self) -> None:
         """Wait for the oldest launch; if one of its sounds is wrong, decode them again."""
-        asked, pending = self._begun.popleft()
+        queued, pending = self._begun.popleft()
         try:
             made = pending.take()
         except GenerationError:
-            made = self._decoded([each.one for each in asked])
-        for each, one in zip(asked, made, strict=True):
-            each.made.append(one)
+            made = self._decoded([entry.window for entry in queued])
+        for entry, window in zip(queued, made, strict=True):
+            entry.made.append(window)
 
-    def _launched(self, ones: Sequence[One]) -> Pending[Sequence[Made | Exception]]:
+    def _launched(self, windows: Sequence[Window]) -> Pending[Sequence[Made | Exception]]:
         """Launch windows. If memory is short, wait for all others, and decode these by themselves."""
         try:
-            pending = None if self._launch is None else self._launch(ones)
+            pending = None if self._launch is None else self._launch(windows)
         except Exception as error:
             if shortage(error) is None or comes_late(error):
                 raise
         else:
-            return Done(self._decoded(ones)) if pending is None else pending
+            return Done(self._decoded(windows)) if pending is None else pending
         # Here the error is gone, and with it what its frames kept in memory.
         drop_errors(self.host)
         while self._begun:
             self._take()
-        return Done(self._decoded(ones))
+        return Done(self._decoded(windows))
 
-    def _decoded(self, ones: Sequence[One]) -> Sequence[Made | Exception]:
+    def _decoded(self, windows: Sequence[Window]) -> Sequence[Made | Exception]:
         """Decode windows now. An error for all of them, such as that of a cancelled call, is each one's."""
         try:
-            return shared(self.host, self._decode, ones)
+            return shared(self.host, self._decode, windows)
         except SpeechError as error:
-            return [error] * len(ones)
+            return [error] * len(windows)
 
 
 class Due(NamedTuple):
@@ -190,19 +190,19 @@ def next_call(
     2. Full calls go before small ones: a call of few rows takes about as long as one of many.
     3. A window waits for no others if its stream ends with it, or has the next one due.
     """
-    late = [call for call in calls if any(due[place].lead < due[place].seconds for place in call)]
+    late = [call for call in calls if any(due[index].lead < due[index].seconds for index in call)]
     if late:
-        return min(late, key=lambda call: min(due[place].lead for place in call))
+        return min(late, key=lambda call: min(due[index].lead for index in call))
     ripe = [
         call
         for call, rows in zip(calls, most, strict=True)
-        if not can_wait or len(call) >= rows or any(due[place].is_last for place in call)
+        if not can_wait or len(call) >= rows or any(due[index].is_last for index in call)
     ]
     return max(ripe, key=len, default=())
 
 
 def shared(
-    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+    host: Host, call: Callable[[Sequence[Window]], Sequence[Made]], windows: Sequence[Window]
 ) -> list[Made | SpeechError]:
     """Make a call for several. If it is told at once that memory lacks for all, or it gives no sound, make it
     for each half, down to one by one.
@@ -212,14 +212,14 @@ def shared(
     call: changes nothing if it raises; GenerationError is for sound that is wrong.
     """
     host.settle()
-    return _halved(host, call, ones)
+    return _halved(host, call, windows)
 
 
 def _halved(
-    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+    host: Host, call: Callable[[Sequence[Window]], Sequence[Made]], windows: Sequence[Window]
 ) -> list[Made | SpeechError]:
     try:
-        made = [*call(ones)]
+        made = [*call(windows)]
         host.settle()
         return [*made]
     except Exception as error:
@@ -228,8 +228,8 @@ def _halved(
             raise
     # Here the error is gone, and with it what its frames kept in memory.
     drop_errors(host)
-    if len(ones) == 1:
+    if len(windows) == 1:
         return [fault]
-    _LOG.warning("a call of %d requests failed (%s); trying again with half of them", len(ones), fault)
-    half = len(ones) // 2
-    return [*_halved(host, call, ones[:half]), *_halved(host, call, ones[half:])]
+    _LOG.warning("a call of %d requests failed (%s); trying again with half of them", len(windows), fault)
+    half = len(windows) // 2
+    return [*_halved(host, call, windows[:half]), *_halved(host, call, windows[half:])]

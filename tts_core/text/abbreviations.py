@@ -59,9 +59,9 @@ _INITIALS = re.compile(r"(?!(?:[Ii]|[AaPp]\.[Mm])\Z)[^\W\d_](?:\.[^\W\d_])*+")
 NEXT_NAME = re.compile(r"\s++([A-Z][\w'’]*)")
 
 
-def ends_sentence(text: str, place: int) -> bool:
-    """Decide whether a full stop right before `place` also ends its sentence."""
-    return _NEXT_SENTENCE.match(text, place) is not None
+def ends_sentence(text: str, end: int) -> bool:
+    """Decide whether a full stop right before `end` also ends its sentence."""
+    return _NEXT_SENTENCE.match(text, end) is not None
 
 
 def is_short(word: str, following: str) -> bool:
@@ -78,16 +78,16 @@ def _stop(match: re.Match[str]) -> str:
     return "." if ends_sentence(match.string, match.end()) else ""
 
 
-def _name_before(text: str, place: int) -> str | None:
-    """The capitalized word before `place`, white space between; None if there is none."""
-    stop = place
+def _name_before(text: str, end: int) -> str | None:
+    """The capitalized word before `end`, white space between; None if there is none."""
+    stop = end
     while stop and text[stop - 1].isspace():
         stop -= 1
     start = stop
     while start and (text[start - 1].isalnum() or text[start - 1] in "_'’"):
         start -= 1
     name = text[start:stop].lstrip("'’")
-    return name if stop < place and re.match("[A-Z]", name) else None
+    return name if stop < end and re.match("[A-Z]", name) else None
 
 
 def _after_name(match: re.Match[str]) -> str:

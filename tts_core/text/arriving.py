@@ -10,7 +10,7 @@ import re
 from typing import Protocol
 
 from tts_core.text.breaks import has_words
-from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_place, next_word, places
+from tts_core.text.sentences import LOOK_BEHIND, SENTENCE, best_stop, next_word, stops
 
 LEAST = 20  # characters of a piece: models speak a single short word badly
 MOST = 180  # about 12 s of speech: a piece of its own, and a voice for those that follow
@@ -55,7 +55,7 @@ class Sentences(Cutter):
     def end(self) -> list[str]:
         pieces = self.add("")
         while len(self._rest) > MOST:
-            stop = best_place(_plain(self._rest[: MOST + LOOK_BEHIND]), MOST)
+            stop = best_stop(_plain(self._rest[: MOST + LOOK_BEHIND]), MOST)
             pieces.append(self._rest[:stop].rstrip())
             self._rest = self._rest[stop:].lstrip()
         rest, self._rest = self._rest.rstrip(), ""
@@ -64,13 +64,13 @@ class Sentences(Cutter):
     def _stop(self, start: int) -> int:
         """Return the end of the piece that begins at `start`; 0 if it is not known yet."""
         window = _plain(self._rest[start : start + MOST + LOOK_BEHIND])
-        for place, rank in places(window):
-            if place > MOST:
+        for stop, rank in stops(window):
+            if stop > MOST:
                 break
-            known = window[:place].endswith("\n") or next_word(window, place) < len(window)
-            if rank == SENTENCE and known and count_spoken(window[:place]) >= LEAST:
-                return start + place
-        return start + best_place(window, MOST) if len(window) == MOST + LOOK_BEHIND else 0
+            known = window[:stop].endswith("\n") or next_word(window, stop) < len(window)
+            if rank == SENTENCE and known and count_spoken(window[:stop]) >= LEAST:
+                return start + stop
+        return start + best_stop(window, MOST) if len(window) == MOST + LOOK_BEHIND else 0
 
 
 class Words(Cutter):

@@ -37,9 +37,9 @@ def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
         parts[left], gone[right], after[left] = new, True, after[right]
         if after[left] < end:
             before[after[left]] = left
-        for place in (before[left], left):
-            if place >= 0 and (longer := pair_at(place)) is not None:
-                heappush(open_pairs, (longer, place))
+        for index in (before[left], left):
+            if index >= 0 and (longer := pair_at(index)) is not None:
+                heappush(open_pairs, (longer, index))
     return [part for part, removed in zip(parts, gone, strict=True) if not removed]
 
 

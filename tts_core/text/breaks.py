@@ -182,13 +182,13 @@ def _listed(others: dict[str, int]) -> str:
 
 def _attributes(rest: str) -> dict[str, str] | None:
     """Read a tag's attributes: name → value; None if they are something else."""
-    rest, found, place = rest.removesuffix("/").rstrip(), dict[str, str](), 0
-    while place < len(rest):
-        one = _ATTRIBUTE.match(rest, place)
-        if one is None or one[1] in found:
+    rest, found, index = rest.removesuffix("/").rstrip(), dict[str, str](), 0
+    while index < len(rest):
+        attribute = _ATTRIBUTE.match(rest, index)
+        if attribute is None or attribute[1] in found:
             return None
-        found[one[1]] = one[2] or one[3] or one[4] or ""
-        place = one.end()
+        found[attribute[1]] = attribute[2] or attribute[3] or attribute[4] or ""
+        index = attribute.end()
     return found
 
 

@@ -49,18 +49,18 @@ class ByteBpe:
         self._added = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._ids = [vocabulary[sign] for sign in signs]
         self._pairs: dict[tuple[int, int], int] = {}
-        forms: dict[str, list[int]] = {sign: [place] for place, sign in enumerate(signs)}
-        for place, (left, right) in enumerate(merges, BYTES):
+        forms: dict[str, list[int]] = {sign: [index] for index, sign in enumerate(signs)}
+        for index, (left, right) in enumerate(merges, BYTES):
             token = left + right
             if left not in forms or right not in forms or token not in vocabulary:
                 raise CheckpointError(
-                    f"{where}: merge {place - BYTES} of {left!r:.40} and {right!r:.40} is unknown"
+                    f"{where}: merge {index - BYTES} of {left!r:.40} and {right!r:.40} is unknown"
                 )
-            for one in forms[left]:
+            for form in forms[left]:
                 for other in forms[right]:
-                    self._pairs.setdefault((one, other), place)
+                    self._pairs.setdefault((form, other), index)
             made = forms.setdefault(token, [])
-            made.append(place)
+            made.append(index)
             if len(made) > MOST_FORMS:
                 raise CheckpointError(f"{where}: more than {MOST_FORMS} merges make {token!r:.40}")
             self._ids.append(vocabulary[token])
@@ -88,7 +88,7 @@ class ByteBpe:
 
     def _plain(self, text: str) -> list[int]:
         words = self._split(text)
-        return [self._ids[place] for word in words for place in merge(list(word.encode()), self._pairs)]
+        return [self._ids[index] for word in words for index in merge(list(word.encode()), self._pairs)]
 
 
 def check_ids(ids: Mapping[str, object], most: int, where: str) -> None:

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tts_core.audio.files import check_place
+from tts_core.audio.files import check_target
 from tts_core.errors import ResourceError, UsageError
 from tts_core.files.whole import whole_file
 from tts_core.text.checks import check_characters
@@ -73,15 +73,15 @@ class Captions:
     cues: tuple[Cue, ...]
 
     def __post_init__(self) -> None:
-        for place, cue in enumerate(self.cues, start=1):
+        for index, cue in enumerate(self.cues, start=1):
             ends = (word.end for word in cue.words if word.end is not None)
             for seconds in (cue.start, cue.end, *(word.start for word in cue.words), *ends):
                 if not 0 <= seconds < math.inf:
                     raise UsageError(
-                        f"captions: cue {place} has the time {seconds!r:.40}; give seconds from 0 on"
+                        f"captions: cue {index} has the time {seconds!r:.40}; give seconds from 0 on"
                     )
             for text in (cue.text, *(word.text for word in cue.words)):
-                check_characters(f"captions: cue {place}", text)
+                check_characters(f"captions: cue {index}", text)
 
     def __iter__(self) -> Iterator[Cue]:
         return iter(self.cues)
@@ -161,10 +161,10 @@ def _by_words(cue: Cue, turns: Sequence[str]) -> Iterator[Cue]:
     counts = [len(without_tag(turn).split()) for turn in turns]
     if (more := len(cue.words) - sum(counts)) > 0:
         turns, counts = [" ".join(word.text.strip() for word in cue.words[:more]), *turns], [more, *counts]
-    places = [place for place in accumulate(counts, initial=0) if place < len(cue.words)]
-    starts = [cue.start, *(cue.words[place].start for place in places[1:])]
+    stops = [stop for stop in accumulate(counts, initial=0) if stop < len(cue.words)]
+    starts = [cue.start, *(cue.words[stop].start for stop in stops[1:])]
     for text, (first, last), (start, end) in zip(
-        turns, pairwise([*places, len(cue.words)]), pairwise([*starts, cue.end]), strict=False
+        turns, pairwise([*stops, len(cue.words)]), pairwise([*starts, cue.end]), strict=False
     ):
         yield replace(cue, text=text, start=start, end=end, words=cue.words[first:last])
 
@@ -173,7 +173,7 @@ def check_captions(path: str | os.PathLike[str]) -> Path:
     """The path of a caption file. Raises UsageError for another suffix, a folder or an unwritable place,
     NotFoundError for a missing folder.
     """
-    return check_place("captions", path, FORMATS)
+    return check_target("captions", path, FORMATS)
 
 
 def _time(seconds: float, point: str) -> str:
@@ -227,8 +227,8 @@ def _cut(cue: Cue) -> Iterator[Cue]:
 
 
 def _best_stop(said: Sequence[str], start: int, stop: int) -> int:
-    places = range(stop, start, -1)
-    sentences = (place for place in places if _SENTENCE_END.search(said[place - 1]))
+    stops = range(stop, start, -1)
+    sentences = (stop for stop in stops if _SENTENCE_END.search(said[stop - 1]))
     return next(sentences, None) or stop
 
 

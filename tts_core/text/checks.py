@@ -30,10 +30,10 @@ def check_text(where: str, text: object) -> None:
 def check_characters(where: str, text: str) -> None:
     """Raise UsageError for a control character, other than white space, or half of a surrogate pair."""
     check_text(where, text)
-    for place, char in enumerate(text, start=1):
+    for index, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r\v\f":
             raise UsageError(
-                f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
+                f"{where}: character {index} is U+{ord(char):04X}, a control character; remove it"
             )
 
 

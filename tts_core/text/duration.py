@@ -31,12 +31,12 @@ def longest_frames(expected: float, frame_rate: float) -> int:
     return int(PATIENCE * math.ceil(expected * frame_rate) + SECONDS_MORE * frame_rate)
 
 
-def warn_of_piece(place: int, pieces: int, seconds: float, why: str = "") -> None:
-    """Log that a piece's speech, of so many seconds, reached the limit of its text. place: from 1."""
+def warn_of_piece(index: int, pieces: int, seconds: float, why: str = "") -> None:
+    """Log that a piece's speech, of so many seconds, reached the limit of its text. index: from 1."""
     _LOG.warning(
         "text: piece %d of %d did not end within %.1f s%s and was cut there; another seed or shorter "
         "pieces may help",
-        *(place, pieces, seconds, why),
+        *(index, pieces, seconds, why),
     )
 
 

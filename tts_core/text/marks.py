@@ -83,8 +83,8 @@ def _breaks(text: str) -> Iterator[_Slip]:
         yield _Slip(*found.span(), "cannot be read" if found["end"] else UNCLOSED, BREAK)
     for found in _OTHER_TAG.finditer(text):
         name, rest = found["name"].lower(), found["rest"]
-        near = name == "pause" or get_close_matches(name, ["break"], cutoff=0.75)
-        if name != "break" and (_TIME.search(rest) or (near and rest)):
+        is_similar = name == "pause" or get_close_matches(name, ["break"], cutoff=0.75)
+        if name != "break" and (_TIME.search(rest) or (is_similar and rest)):
             yield _Slip(*found.span(), "is no tag of a pause", BREAK)
 
 

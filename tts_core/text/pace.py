@@ -51,17 +51,17 @@ def paces(language: str | None) -> tuple[float, float]:
 
 def usual_seconds(text: str, language: str | None) -> float:
     """Estimate the seconds of a text read aloud. language: as in `paces`."""
-    return sum(1 / (sum(pace) / 2) for pace in _each(text, language, usual=True))
+    return sum(1 / (sum(pace) / 2) for pace in _by_sentence(text, language, usual=True))
 
 
 def longest_seconds(text: str, language: str | None) -> float:
     """Return the most seconds that the speech of a text may last: longer speech has gone astray."""
-    return SECONDS_MORE + sum(1 / slowest for slowest, _ in _each(text, language))
+    return SECONDS_MORE + sum(1 / slowest for slowest, _ in _by_sentence(text, language))
 
 
 def shortest_seconds(text: str, language: str | None) -> float:
     """Return the least seconds in which a text can be spoken."""
-    return sum(1 / fastest for _, fastest in _each(text, language))
+    return sum(1 / fastest for _, fastest in _by_sentence(text, language))
 
 
 def read_seconds(text: str) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def check_transcript(text: str, seconds: float, language: str | None, where: str
         )
 
 
-def _each(text: str, language: str | None, *, usual: bool = False) -> Iterator[tuple[float, float]]:
+def _by_sentence(text: str, language: str | None, *, usual: bool = False) -> Iterator[tuple[float, float]]:
     """Yield the slowest and fastest pace of each character. usual: not doubled."""
     shrink = DOUBLED if usual else 1.0
     for char in text:

@@ -19,20 +19,20 @@ def without(text: str, chars: Collection[str]) -> str:
     """Leave characters out, with a space between letters or digits that they separate."""
     if not chars:
         return text
-    each = f"[{re.escape(''.join(chars))}]"
-    text = re.sub(rf"(?<=[^\W_])(?<!{each}){each}++(?=[^\W_])", " ", text)
-    return re.sub(each, "", text)
+    any_of = f"[{re.escape(''.join(chars))}]"
+    text = re.sub(rf"(?<=[^\W_])(?<!{any_of}){any_of}++(?=[^\W_])", " ", text)
+    return re.sub(any_of, "", text)
 
 
 def _replaced(text: str, pattern: re.Pattern[str], say: Callable[[re.Match[str]], str]) -> str:
-    parts, place = [""], 0
+    parts, offset = [""], 0
     for match in pattern.finditer(text):
         words = say(match)
         if words != match[0]:
-            for part in (text[place : match.start()], words):
+            for part in (text[offset : match.start()], words):
                 _append(parts, part)
-            place = match.end()
-    _append(parts, text[place:])
+            offset = match.end()
+    _append(parts, text[offset:])
     return "".join(parts)
 
 

@@ -145,8 +145,8 @@ class TextRules:
 
     @cached_property
     def _marks(self) -> re.Pattern[str]:
-        each = f"[{re.escape(self.pauses + self.ends)}]"
-        return re.compile(rf" ?{each}(?: ?{each})*+ ?")
+        any_of = f"[{re.escape(self.pauses + self.ends)}]"
+        return re.compile(rf" ?{any_of}(?: ?{any_of})*+ ?")
 
     @cached_property
     def _starts(self) -> re.Pattern[str]:

@@ -14,7 +14,7 @@ SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first
 
 _CLOSERS = r"[\"'”’»)\]」』）】》〉］〕｝〗〙〛｣]*+"
 _OPENERS = re.compile(r"[\"'“‘«(\[「『（【《〈［〔｛〖〘〚｢ \t\n\u3000]*+")
-_PLACES = re.compile(
+_STOPS = re.compile(
     rf"(?P<end>(?<![.!?…])[.!?…]++{_CLOSERS}(?=\s)|[。！？]++{_CLOSERS}\s*+)"
     rf"|(?P<clause>[,;:]{_CLOSERS}(?=\s)|\s[-–—](?=\s)|—|[，；：、]{_CLOSERS})"
     r"|(?P<space>\s+?(?=\s[-–—]\s|\S|\Z))"
@@ -37,7 +37,7 @@ def split(text: str, most: int) -> list[str]:
         return []
     pieces, start = [], 0
     while len(text) - start > most:
-        stop = start + best_place(text[start : start + most + LOOK_BEHIND], most)
+        stop = start + best_stop(text[start : start + most + LOOK_BEHIND], most)
         pieces.append(text[start:stop].rstrip())
         start = stop
         while start < len(text) and text[start].isspace():
@@ -45,7 +45,7 @@ def split(text: str, most: int) -> list[str]:
     return [piece for piece in (*pieces, text[start:]) if piece]
 
 
-def best_place(text: str, most: int) -> int:
+def best_stop(text: str, most: int) -> int:
     """Return the last of the best places that leave at most `most` characters before them, words among these.
 
     If there is no word before any place, marks become a piece of their own, without a part of the next word.
@@ -53,18 +53,18 @@ def best_place(text: str, most: int) -> int:
     best: dict[int, int] = {}
     marks = 0
     first = _first_word(text)
-    for place, rank in places(text):
-        if first is not None and first < place <= most:
-            best[rank] = place
-        elif place <= most:
-            marks = place
+    for stop, rank in stops(text):
+        if first is not None and first < stop <= most:
+            best[rank] = stop
+        elif stop <= most:
+            marks = stop
     return best[min(best)] if best else marks or most
 
 
-def places(text: str) -> list[tuple[int, int]]:
+def stops(text: str) -> list[tuple[int, int]]:
     """Places where a text may be cut: (place, SENTENCE, CLAUSE or WORD), in order. Takes linear time."""
     found: list[tuple[int, int]] = []
-    for match in _PLACES.finditer(text):
+    for match in _STOPS.finditer(text):
         if match["space"]:
             found += _in_space(match)
         elif match["clause"]:
@@ -76,9 +76,9 @@ def places(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def next_word(text: str, place: int) -> int:
-    """Return the place after the white space, quotes and brackets that follow `place`."""
-    found = _OPENERS.match(text, place)
+def next_word(text: str, offset: int) -> int:
+    """Return the place after the white space, quotes and brackets that follow `offset`."""
+    found = _OPENERS.match(text, offset)
     assert found is not None, "the pattern matches nothing, too"
     return found.end()
 
@@ -104,14 +104,14 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     return not is_short(word, text[following : following + 1])
 
 
-def _word_before(text: str, place: int) -> str:
-    """The word that ends at `place`, full stops included; its end if it is long."""
-    start = place
-    while start and place - start <= LONGEST and (text[start - 1].isalnum() or text[start - 1] in "_."):
+def _word_before(text: str, offset: int) -> str:
+    """The word that ends at `offset`, full stops included; its end if it is long."""
+    start = offset
+    while start and offset - start <= LONGEST and (text[start - 1].isalnum() or text[start - 1] in "_."):
         start -= 1
-    return text[start:place]
+    return text[start:offset]
 
 
 def _first_word(text: str) -> int | None:
     """The place of the first letter or digit; None if there is none."""
-    return next((place for place, char in enumerate(text) if unicodedata.category(char)[0] in "LN"), None)
+    return next((offset for offset, char in enumerate(text) if unicodedata.category(char)[0] in "LN"), None)

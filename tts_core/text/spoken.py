@@ -102,8 +102,8 @@ def _is_one(match: re.Match[str]) -> bool:
 
 
 def _money(match: re.Match[str]) -> str:
-    one, several, cent, cents = CURRENCIES[match["symbol"].strip()]
-    unit = one if _is_one(match) else several
+    single, several, cent, cents = CURRENCIES[match["symbol"].strip()]
+    unit = single if _is_one(match) else several
     whole, _, fraction = match["number"].replace(",", "").partition(".")
     if many := match["many"] or SIZES.get((match["size"] or "").lower()):
         unit = several if match["number"] == "1" else unit
@@ -112,7 +112,7 @@ def _money(match: re.Match[str]) -> str:
         return _signed(match, f"{written_number(match['number'])} {unit}")
     parts = []
     if whole.strip("0") or not int(fraction):
-        parts.append(f"{written_number(whole)} {one if whole == '1' else several}")
+        parts.append(f"{written_number(whole)} {single if whole == '1' else several}")
     if int(fraction):
         parts.append(f"{cardinal(int(fraction))} {cent if int(fraction) == 1 else cents}")
     return _signed(match, " and ".join(parts))

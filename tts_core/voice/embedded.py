@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 DIA, CODEC = FOLDER / "dia", FOLDER / "codec"
 
 
-def places_of(source: str | Path, *, with_codec: bool) -> list[str | Path]:
+def sources_of(source: str | Path, *, with_codec: bool) -> list[str | Path]:
     """Return the voice's folders for its name, unless something local has it; else the source itself."""
     if source != NAME or os.path.lexists(NAME):
         return [source]

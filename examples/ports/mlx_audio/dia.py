@@ -32,16 +32,16 @@ def load(folder, codec):
     return model
 
 
-def speak(model, given, ids, positions, mask, heard):
-    """Read the texts, the unconditional one first, then rows, its own last. heard: mask of the texts."""
+def speak(model, given, ids, positions, mask, memory):
+    """Read the texts, the unconditional one first, then rows, its own last. memory: mask of the texts."""
     decoder, made, cache = model.model.decoder, [], [KVCache() for _ in model.model.decoder.layers]
-    texts = [model.model.encoder(one, positions[:, : one.shape[1]], True, mask) for one in ids]
-    encoded = mx.concatenate([mx.broadcast_to(one, texts[-1].shape) for one in reversed(texts)])
+    texts = [model.model.encoder(token, positions[:, : token.shape[1]], True, mask) for token in ids]
+    encoded = mx.concatenate([mx.broadcast_to(text, texts[-1].shape) for text in reversed(texts)])
     positions = mx.broadcast_to(positions, encoded.shape[:2])
     source = decoder.precompute_cross_attention_kv(encoded, positions)
     for start, stop in given["passes"]:
         rows, seen = given["tokens"][:, start:stop], mx.ones((2, stop - start), mx.bool_)
-        at, cross = mx.broadcast_to(mx.arange(start, stop), seen.shape), model._create_attn_mask(seen, heard)
+        at, cross = mx.broadcast_to(mx.arange(start, stop), seen.shape), model._create_attn_mask(seen, memory)
         mask = model._create_attn_mask(seen, seen, is_causal=True)
         if start:
             made.append(decoder.decode_step(rows, at, encoded, None, cross, cache, source))
@@ -53,14 +53,16 @@ def speak(model, given, ids, positions, mask, heard):
 def unpadded(model, given):
     """Each text as long as it is; the unconditional one is one zero, whose encoding is repeated."""
     ids = given["ids"][None]
-    heard = mx.ones((2, ids.shape[1]), mx.bool_)
-    return speak(model, given, [mx.zeros((1, 1), mx.int32), ids], mx.arange(ids.shape[1])[None], None, heard)
+    encoded = mx.ones((2, ids.shape[1]), mx.bool_)
+    return speak(
+        model, given, [mx.zeros((1, 1), mx.int32), ids], mx.arange(ids.shape[1])[None], None, encoded
+    )
 
 
 def padded(model, given):
     """As `generate` does: padded to the longest text, with the mask of the conditional text for both."""
-    ids, positions, heard, mask = model._prepare_text_input(given["text"])
-    return speak(model, given, [mx.zeros_like(ids), ids], positions, mask, mx.concatenate([heard, heard]))
+    ids, positions, encoded, mask = model._prepare_text_input(given["text"])
+    return speak(model, given, [mx.zeros_like(ids), ids], positions, mask, mx.concatenate([encoded, encoded]))
 
 
 def decode(model, given):

@@ -52,7 +52,7 @@ def talker(model, given):
     for start, stop in given["passes"]:
         read = frames[:, start:stop] if made else mx.concatenate([prompt, frames[:, :stop]], axis=1)
         made.append(network(read, cache=cache))
-    return {"prompt": prompt, "hidden": [one[1] for one in made], "logits": [one[0] for one in made]}
+    return {"prompt": prompt, "hidden": [sound[1] for sound in made], "logits": [sound[0] for sound in made]}
 
 
 def predictor(model, given):
@@ -73,8 +73,8 @@ def encode(model, given):
 def decode(model, given):
     """Samples, and those that `generate` keeps of them."""
     [samples], [length] = model.speech_tokenizer.decode(given["codes"].swapaxes(1, 2))
-    kept = samples[: int(length)] if 0 < int(length) < len(samples) else samples
-    return {"samples": samples[None], "samples after the port's trim": kept[None]}
+    spoken = samples[: int(length)] if 0 < int(length) < len(samples) else samples
+    return {"samples": samples[None], "samples after the port's trim": spoken[None]}
 
 
 calls = {

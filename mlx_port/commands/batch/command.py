@@ -49,8 +49,8 @@ def batch(**given: Any) -> int:
         raise click.UsageError("--out: empty; give a folder")
     from pathlib import Path
 
-    places = {name: given[name] and Path(given[name]) for name in ("source", "out", "voices")}
-    options, rest = chosen_options(given | places)
+    paths = {name: given[name] and Path(given[name]) for name in ("source", "out", "voices")}
+    options, rest = chosen_options(given | paths)
     return import_module("mlx_port.commands.batch.run").run(
         BatchFlags(loading=loading(rest), options=options, **rest)
     )

@@ -41,21 +41,23 @@ def _cuda_devices() -> int:
 
 
 def speak_locally(
-    build: Callable[[], Speaks], rows: Iterable[Keyed], places: Sequence[Mapping[str, str]]
+    build: Callable[[], Speaks], rows: Iterable[Keyed], environments: Sequence[Mapping[str, str]]
 ) -> Generator[Outcome]:
     """Speak rows on all devices; yield each as it ends.
 
-    build: makes a worker, in its process.  places: each worker's environment.
+    build: makes a worker, in its process.  environments: each worker's environment.
 
     Raises the error of a worker that cannot load the model, and GenerationError if workers keep dying.
     """
     waiting = iter(rows)
     ending = f"batch: {DEATHS} workers died one after the other; is there too little memory?"
-    processes = Processes(build, _work, places, ending=ending, daemon=False)  # judges are their children
+    processes = Processes(
+        build, _work, environments, ending=ending, daemon=False
+    )  # judges are their children
     fed = set[WorkerProcess]()  # those for which there are no more rows
     try:
         while busy := [worker for worker in processes.workers if worker not in fed or worker.held]:
-            for worker, answer in processes.heard(busy):
+            for worker, answer in processes.answers(busy):
                 if isinstance(answer, Died):
                     yield from _lost(worker, answer)
                 elif answer is not None:

@@ -29,11 +29,11 @@ from mlx_port.commands.opening import (
 )
 from mlx_port.commands.pace import speed
 from tts_core.audio.formats.names import CORPUS, FORMATS
-from tts_core.bulk.asking import Asking, BulkWork
 from tts_core.bulk.folder import OutputFolder
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection
+from tts_core.bulk.requests import BulkWork, RowRequests
 from tts_core.bulk.rows import Input, TextRow, read_rows
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain, flag_of
 from tts_core.judges.judging import judge_names, judges_of
@@ -57,7 +57,7 @@ class Checked(NamedTuple):
     read: Input
     part: Division
     settings: dict[str, Any]
-    asking: Asking
+    requests: RowRequests
     setting: Setting
 
 
@@ -70,9 +70,9 @@ def run(flags: BatchFlags) -> int:
     if not flags.dry_run:
         return speak(flags, call)
     keyed, unreadable = with_keys(call.read.rows, call.settings)
-    keyed, unable = call.asking.check(keyed)
-    report_faults(by_number([*call.read.faults, *unreadable, *unable]), call.read.places, rest="")
-    click.echo(one_line(plan([row for row, _ in keyed], flags)))
+    keyed, unable = call.requests.check(keyed)
+    report_faults(by_number([*call.read.faults, *unreadable, *unable]), call.read.origins, rest="")
+    click.echo(one_line(preview([row for row, _ in keyed], flags)))
     return 0
 
 
@@ -90,15 +90,15 @@ def checked(flags: BatchFlags) -> Checked:
     if "seed" in flags.options:
         raise UsageError("--seed: every row has its own; give it in the row, or none")
     check_options(flags.model, flags.options)
-    place, loading = on_this_machine(flags.model, flags.loading)
-    parts = open_model(place, loading)
+    folder, loading = on_this_machine(flags.model, flags.loading)
+    parts = open_model(folder, loading)
     options = choose_options(str(parts.model), flags.options)
     given = {
         field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
     }
     rejection = read_rejection(flags)
     settings = {
-        "model": fingerprint() if place is None else model_hash(Path(place)),
+        "model": fingerprint() if folder is None else model_hash(Path(folder)),
         "backend": backend,
         "dtype": loading.dtype,
         "codec_precision": parts.codec_precision,
@@ -116,8 +116,8 @@ def checked(flags: BatchFlags) -> Checked:
         str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, backend)
     )
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(backend))))
-    setting = Setting(place, loading, flags.places, work, rejection, judges)
-    return Checked(read, part, settings, Asking(source, work), setting)
+    setting = Setting(folder, loading, flags.places, work, rejection, judges)
+    return Checked(read, part, settings, RowRequests(source, work), setting)
 
 
 def speak(flags: BatchFlags, call: Checked) -> int:
@@ -136,17 +136,17 @@ def speak(flags: BatchFlags, call: Checked) -> int:
         broken = [fault for fault in faults if fault.number % parts == part]
         todo = [pair for pair in own if pair[1] not in output.done]
         done = len(own) - len(todo)
-        todo, unable = call.asking.check(sorted(todo, key=lambda pair: -len(pair[0].text)))
+        todo, unable = call.requests.check(sorted(todo, key=lambda pair: -len(pair[0].text)))
         unable = by_number([*broken, *unable])
         progress = BatchProgress(len(own), done, quiet=flags.quiet)
-        report_faults(unable, read.places)
+        report_faults(unable, read.origins)
         for failed in unable:
             output.write(failed)
         failures = len(unable)
         if todo:
             with closing(engine(flags, call.setting, todo, call.part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
-        whole = output.finish({key: row.number for row, key in keyed}, read.places)
+        whole = output.finish({key: row.number for row, key in keyed}, read.origins)
     click.echo(one_line(f"{counted(whole, 'row')} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     report_rejected(output.rejected)
     if failures:
@@ -169,15 +169,15 @@ def division(shard: str | None) -> Division:
 
     Raises UsageError for another form, and for both at once.
     """
-    launched = "MLX_RANK" in os.environ
+    is_distributed = "MLX_RANK" in os.environ
     if shard is not None:
-        if launched:
+        if is_distributed:
             raise UsageError("--shard: mlx.launch divides the rows already; leave it out")
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
         if match is None or not int(match[1]) < int(match[2]):
             raise UsageError(f"--shard: {shard!r} is not a part; the first of two is 0/2, the second 1/2")
         return Division(int(match[1]), int(match[2]))
-    if launched:
+    if is_distributed:
         import mlx.core as mx
 
         group = mx.distributed.init()
@@ -187,17 +187,17 @@ def division(shard: str | None) -> Division:
 
 def by_number(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Sort outcomes in the order of the input."""
-    return sorted(outcomes, key=lambda one: one.number)
+    return sorted(outcomes, key=lambda outcome: outcome.number)
 
 
 def report_faults(
-    faults: Sequence[Outcome], places: Mapping[int, str], *, rest: str = "; all are in errors.jsonl"
+    faults: Sequence[Outcome], origins: Mapping[int, str], *, rest: str = "; all are in errors.jsonl"
 ) -> None:
     """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is.
 
-    places: of the rows, by their numbers.  rest: where those that are not printed are listed.
+    origins: of the rows, by their numbers.  rest: where those that are not printed are listed.
     """
-    lines = [f"{places[fault.number]} ({fault.id}): {fault.error}" for fault in faults]
+    lines = [f"{origins[fault.number]} ({fault.id}): {fault.error}" for fault in faults]
     _list(f"{counted(len(faults), 'row')} cannot be spoken; the others are:", lines, rest)
 
 
@@ -244,8 +244,8 @@ def engine(
         from mlx_port.commands.batch.on_ray import speak_on_ray
 
         return speak_on_ray(setting, todo, flags.workers, flags.gpus)
-    places = devices(flags.loading.backend) if part.parts == 1 else [{}]
-    return speak_locally(partial(build_speaker, setting), todo, places)
+    environments = devices(flags.loading.backend) if part.parts == 1 else [{}]
+    return speak_locally(partial(build_speaker, setting), todo, environments)
 
 
 def write_all(outcomes: Iterable[Outcome], output: OutputFolder, progress: BatchProgress) -> int:
@@ -284,7 +284,7 @@ def with_keys(
     return keyed, broken
 
 
-def plan(rows: list[TextRow], flags: BatchFlags) -> str:
+def preview(rows: list[TextRow], flags: BatchFlags) -> str:
     """Write what a run would do."""
     seconds = sum(expected_seconds(row.text) for row in rows)
     needed = seconds * FORMATS[flags.form].bytes_per_second

@@ -8,9 +8,9 @@ from functools import partial
 from mlx_port.commands.arithmetic import arithmetic, codec_precision
 from mlx_port.commands.loading_flags import Loading
 from mlx_port.commands.opening import load_pipeline, open_model
-from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.rejection import Rejection
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.speaking import RowSpeaker
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses

@@ -76,8 +76,8 @@ def choose_subject(
 
         model = str(converted_voice())
     else:
-        place, _ = on_this_machine(model, Loading(revision=revision, offline=offline))
-        model = str(place)
+        folder, _ = on_this_machine(model, Loading(revision=revision, offline=offline))
+        model = str(folder)
     parts = open_parts(Path(model))
     name = str(parts.model)
     return Subject(name, parts.configs, parts.dtype_of(name), parts.quantization_of(name), folder=model)
@@ -94,7 +94,7 @@ def _published(given: str) -> Subject:
     return Subject(name, configs, "bfloat16", published=published)
 
 
-def plan(
+def fitting(
     subject: Subject,
     text: str | None,
     seconds: float,

@@ -49,17 +49,17 @@ THERE = (
 class Several(click.ParamType):
     """Values separated by commas, each of one type; a value that is given twice counts once."""
 
-    def __init__(self, each: click.ParamType):
-        self.each, self.name = each, f"{each.name},..."
+    def __init__(self, item: click.ParamType):
+        self.item, self.name = item, f"{item.name},..."
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
         """Return the type's own metavar, to be repeated."""
-        return f"{self.each.get_metavar(param, ctx) or self.each.name.upper()},..."
+        return f"{self.item.get_metavar(param, ctx) or self.item.name.upper()},..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
         """Convert a flag's text."""
         values = str(value).split(",")
-        return list(dict.fromkeys(self.each.convert(one.strip(), param, ctx) for one in values))
+        return list(dict.fromkeys(self.item.convert(value.strip(), param, ctx) for value in values))
 
 
 @click.command()
@@ -181,13 +181,13 @@ def bench(
             how = "needs --server" if server is None else "does not go with --server"
             raise UsageError(f"{flag.removeprefix('--')}: {how}; leave one of them out")
     chosen = {name: more[name] for name in (HERE if server is None else THERE)}
-    from tts_core.audio.files import check_place
+    from tts_core.audio.files import check_target
     from tts_core.text.checks import check_words
 
     if text is not None:
         check_words("text", text)
     if json_file not in (None, "-"):
-        check_place("json", json_file, [".json"])
+        check_target("json", json_file, [".json"])
     if server is None:
         found, table = _time_model(model, text, seconds or 4, **chosen)
     else:
@@ -222,7 +222,7 @@ def _time_model(
     swept: instead return a list of reports, one a setting, and their table.
     Raises the last run's error if none succeeded.
     """
-    from mlx_port.commands.bench.cases import check_fits, choose_subject, on_cpu, plan, report_forms
+    from mlx_port.commands.bench.cases import check_fits, choose_subject, fitting, on_cpu, report_forms
     from mlx_port.commands.bench.measure import Measured, measure
     from mlx_port.commands.bench.report import markdown, report, table
     from mlx_port.commands.bench.sweep import one_case, sweep
@@ -249,24 +249,24 @@ def _time_model(
         return swept_reports, sweep_table(swept_reports)
     names = models.NAMES if several else [random]
     subjects = [choose_subject(model, name, revision=revision, offline=offline) for name in names]
-    planned = []
+    to_run = []
     for subject in subjects:
         own = rows and bits is None and subject.quantization is None
         forms = report_forms(dtypes) if own else {"dtypes": dtypes, "bits": bits}
-        planned.append((subject, plan(subject, text, seconds, batch=batch, **forms)))
-    check_fits([case for _, cases in planned for case in cases])
+        to_run.append((subject, fitting(subject, text, seconds, batch=batch, **forms)))
+    check_fits([case for _, cases in to_run for case in cases])
     limit, reports, all_measured = {"seconds": ROW_SECONDS} if rows else {}, [], []
-    for subject, cases in planned:
+    for subject, cases in to_run:
         if several:
             _tell(f"{subject.published}:")
         measured = measure(subject, cases, runs=runs, tell=_tell, **limit)
         all_measured += measured
         reports.append(report(subject, cases, measured, runs))
-    if not any(isinstance(one, Measured) for one in all_measured):
+    if not any(isinstance(item, Measured) for item in all_measured):
         raise all_measured[-1]
     if rows and not on_cpu():
         flags |= {"runs": 1, "bits": flags["bits"] or "8", "random": SWEPT if several else random}
-        reports += [one for one in sweep(one_case(flags, offline=offline), _tell) if one["settings"]]
+        reports += [item for item in sweep(one_case(flags, offline=offline), _tell) if item["settings"]]
     return (reports, markdown(reports)) if rows else (reports[0], table(reports[0]))
 
 

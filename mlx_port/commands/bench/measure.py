@@ -146,7 +146,7 @@ def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int, second
         count = len(watch.taken)
         if count < FEWEST:
             raise GenerationError(f"bench: too slow here, {counted(count, 'step')} in {took:.0f} s")
-        step, host = (1000 * statistics.median(one) for one in (watch.taken, watch.busy))
+        step, host = (1000 * statistics.median(item) for item in (watch.taken, watch.busy))
         return Measured(step, (step, step), host, count, None, None, None, peak_bytes())
     made = []
     while len(made) < runs and time.perf_counter() + took < end:

@@ -63,7 +63,7 @@ def report(
             "real_time_ms": subject.speed.real_time(subject.configs),
         },
         "runs_per_case": runs,
-        "cases": [_case(subject, case, one, rate) for case, one in zip(cases, measured, strict=True)],
+        "cases": [_case(subject, case, item, rate) for case, item in zip(cases, measured, strict=True)],
     }
 
 

@@ -27,8 +27,8 @@ def sweep(flags: Sequence[str], tell: Callable[[str], None]) -> list[dict[str, A
     Raises GenerationError with a run's own message.
     """
     reports = []
-    for place, settings in enumerate(SWEEP, start=1):
-        tell(f"{place} of {len(SWEEP)}: {named(settings)}")
+    for index, settings in enumerate(SWEEP, start=1):
+        tell(f"{index} of {len(SWEEP)}: {named(settings)}")
         command = [sys.executable, "-c", RUN, "bench", *flags, "--json"]
         done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
         if done.returncode:

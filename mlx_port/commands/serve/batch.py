@@ -29,36 +29,36 @@ from tts_core.printable import json_text
 async def batch(request: Request) -> Any:
     """Speak every item; the answer begins when the first is complete."""
     service = service_of(request)
-    asked = read_items(await read_json(request, service.settings.limits), service)
-    flows = [Flow(service, each) for each in asked]
+    body = read_items(await read_json(request, service.settings.limits), service)
+    flows = [Flow(service, item) for item in body]
     return await answered(request, _submit(flows), flows, BatchResponse(flows))
 
 
 def read_items(body: dict[str, Any], service: Service) -> list[SpeechBody]:
     """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
     items = read(service.bodies.batch, body).items
-    for place, asked in enumerate(items):
+    for index, given in enumerate(items):
         try:
-            if asked.sse:
+            if given.sse:
                 raise invalid("stream_format", "stream_format: a batch is not streamed; leave it out")
-            service.check(asked)
+            service.check(given)
         except ApiError as error:
-            raise _in_item(place, error) from None
+            raise _in_item(index, error) from None
     return items
 
 
-def _in_item(place: int, error: ApiError) -> ApiError:
-    param = None if error.param is None else f"items[{place}].{error.param}"
-    message = f"items[{place}].{error.message}" if error.param is not None else error.message
+def _in_item(index: int, error: ApiError) -> ApiError:
+    param = None if error.param is None else f"items[{index}].{error.param}"
+    message = f"items[{index}].{error.message}" if error.param is not None else error.message
     return ApiError(error.status, message, param=param, code=error.code, headers=error.headers)
 
 
 async def _submit(flows: Sequence[Flow]) -> None:
-    for place, flow in enumerate(flows):
+    for index, flow in enumerate(flows):
         try:
             await flow.submit()
         except Exception as error:
-            raise _in_item(place, api_error(error)) from error
+            raise _in_item(index, api_error(error)) from error
 
 
 class BatchResponse:
@@ -69,7 +69,7 @@ class BatchResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the items (ASGI)."""
-        tasks = [asyncio.ensure_future(_item(place, flow)) for place, flow in enumerate(self.flows)]
+        tasks = [asyncio.ensure_future(_item(index, flow)) for index, flow in enumerate(self.flows)]
         try:
             async with asyncio.timeout(self.flows[0].seconds_left):
                 await unless_gone(receive, self._send(send, tasks))
@@ -89,13 +89,17 @@ class BatchResponse:
 
     async def _send(self, send: Send, tasks: Sequence[asyncio.Future[bytes]]) -> None:
         before = b'{"object": "audio.speech.batch", "items": ['
-        for place, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             item = await task
-            if place == 0:
+            if index == 0:
                 self._has_begun = True
                 headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
                 headers += warnings(
-                    [f"items[{at}].{one}" for at, flow in enumerate(self.flows) for one in flow.warnings]
+                    [
+                        f"items[{at}].{warning}"
+                        for at, flow in enumerate(self.flows)
+                        for warning in flow.warnings
+                    ]
                 )
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
             content = before + item
@@ -105,12 +109,12 @@ class BatchResponse:
         await send(body_message(b"]}", more=False))
 
 
-async def _item(place: int, flow: Flow) -> bytes:
-    found = await _spoken(place, flow)
+async def _item(index: int, flow: Flow) -> bytes:
+    found = await _spoken(index, flow)
     return await to_thread.run_sync(lambda: json_text(found, indent=None).encode())
 
 
-async def _spoken(place: int, flow: Flow) -> dict[str, Any]:
+async def _spoken(index: int, flow: Flow) -> dict[str, Any]:
     try:
         await flow.start()
         audio = b"".join([data async for data, _ in flow.encoded()])
@@ -120,12 +124,12 @@ async def _spoken(place: int, flow: Flow) -> dict[str, Any]:
         if found.code != "timeout":  # that of the batch is over, too
             log_cause("a speech of a batch broke off", error)
         flow.close()
-        return {"index": place, **found.body()}
+        return {"index": index, **found.body()}
     assert flow.encoder is not None
     return {
-        "index": place,
+        "index": index,
         "audio": base64.b64encode(audio).decode(),
-        "response_format": flow.asked.form.name,
+        "response_format": flow.body.form.name,
         "content_type": flow.encoder.media_type,
         "sample_rate": flow.encoder.rate,
         "seed": flow.seed,

@@ -103,18 +103,18 @@ def read_live(body: Mapping[str, Any], limits: Limits) -> SpeechBody:
             raise invalid(name, f"{name}: not for a speech over a WebSocket; leave it out")
     if given.get("response_format", "pcm") != "pcm":
         raise invalid("response_format", f"response_format: {given['response_format']!r:.40} is not pcm")
-    asked = read_speech({**given, "input": "...", "response_format": "pcm"}, limits)
-    return asked.model_copy(update={"input": ""})
+    fields = read_speech({**given, "input": "...", "response_format": "pcm"}, limits)
+    return fields.model_copy(update={"input": ""})
 
 
 def _refused(error: ValidationError) -> ApiError:
     """Put the first fault of a body into words."""
     fault = error.errors(include_url=False)[0]
-    place, context, found = fault["loc"], fault.get("ctx", {}), fault["input"]
-    name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place).lstrip(".")
+    where, context, found = fault["loc"], fault.get("ctx", {}), fault["input"]
+    name = "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in where).lstrip(".")
     if fault["type"] == UNKNOWN:
         before = f"{name}." if name else ""
-        strange, *known = (f"{before}{one}" for one in context["names"])
+        strange, *known = (f"{before}{item}" for item in context["names"])
         return unknown_field(strange, known)
     cause = context.get("error")
     if fault["type"] == "string_unicode":

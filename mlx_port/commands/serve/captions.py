@@ -14,12 +14,12 @@ from tts_core.text.captions import Captions, Cue, Word
 async def captions(request: Request) -> Response:
     """Write {"format": "srt" or "vtt", "cues": [{"text", "start", "end"}]}, with "words" as events have."""
     service = service_of(request)
-    asked = read(service.bodies.captions, await read_json(request, service.settings.limits))
+    body = read(service.bodies.captions, await read_json(request, service.settings.limits))
     made = Captions(
         tuple(
-            Cue(one.text, one.start, one.end, tuple(Word(**dict(word)) for word in one.words))
-            for one in asked.cues
+            Cue(cue.text, cue.start, cue.end, tuple(Word(**dict(word)) for word in cue.words))
+            for cue in body.cues
         )
     )
-    text = made.srt() if asked.format == "srt" else made.vtt()
-    return Response(text, media_type=f"{CAPTIONS[asked.format]}; charset=utf-8")
+    text = made.srt() if body.format == "srt" else made.vtt()
+    return Response(text, media_type=f"{CAPTIONS[body.format]}; charset=utf-8")

@@ -25,7 +25,7 @@ MOST_WARNINGS = 8  # headers of an answer
 
 
 def model_options(
-    asked: SpeechBody, spec: Model, limits: Limits, ignored: list[ApiError] | None = None
+    body: SpeechBody, spec: Model, limits: Limits, ignored: list[ApiError] | None = None
 ) -> dict[str, Any]:
     """Choose the options of a model from the fields of a request, each converted to its type.
 
@@ -33,10 +33,10 @@ def model_options(
     refuses them.
     Raises ApiError 400 naming the field, also for a value that cannot be used.
     """
-    kind, others = options_class(spec.name), asked.model_extra or {}
-    taken = {one.name: info(one) for one in fields(kind) if info(one).flags}
+    kind, others = options_class(spec.name), body.model_extra or {}
+    taken = {field.name: info(field) for field in fields(kind) if info(field).flags}
     given, left = dict[str, Any](), [] if ignored is None else ignored
-    for name, value in asked.rest.items():
+    for name, value in body.rest.items():
         own = OPTIONS.get(name, name)
         if name not in others and (value == "" or name in OF_SOUND):
             continue
@@ -49,22 +49,22 @@ def model_options(
             left.append(invalid(name, f"{name}: {spec.name} takes none; leave it out", "unknown_field"))
         else:
             left.append(unknown_field(name, [*SpeechBody.model_fields, *taken]))
-    speed, rate = taken["speed"], asked.sample_rate and asked.form.rate(asked.sample_rate)
-    nearest = min(max(asked.speed, speed.low), speed.high)
-    if nearest != asked.speed:
+    speed, rate = taken["speed"], body.sample_rate and body.form.rate(body.sample_rate)
+    nearest = min(max(body.speed, speed.low), speed.high)
+    if nearest != body.speed:
         given["speed"] = nearest
-        outside = f"speed: {asked.speed:g} is outside [{speed.low:g}, {speed.high:g}]"
+        outside = f"speed: {body.speed:g} is outside [{speed.low:g}, {speed.high:g}]"
         left.append(invalid("speed", f"{outside}; {nearest:g}{NEAREST}"))
-    if rate != asked.sample_rate:
-        none = f"sample_rate: {asked.sample_rate} is none of {asked.form.name}'s"
+    if rate != body.sample_rate:
+        none = f"sample_rate: {body.sample_rate} is none of {body.form.name}'s"
         left.append(invalid("sample_rate", f"{none}; {rate}{NEAREST}"))
-    if asked.stream is False and asked.sse:
+    if body.stream is False and body.sse:
         left.append(invalid("stream", "stream: stream_format sse streams; leave it out"))
-    if asked.ref_text and asked.ref_audio is None:
+    if body.ref_text and body.ref_audio is None:
         left.append(invalid("ref_text", "ref_text: there is no ref_audio; leave it out"))
-    if asked.ref_audio and spec.references == 0:
+    if body.ref_audio and spec.references == 0:
         left.append(invalid("ref_audio", f"ref_audio: {spec.title} takes no recording; leave it out"))
-    elif asked.ref_audio and not asked.ref_text and spec.transcript == "needed":
+    elif body.ref_audio and not body.ref_text and spec.transcript == "needed":
         message = f"ref_text: missing; {spec.title} needs the words of ref_audio"
         raise invalid("ref_text", message, "missing_field")
     if ignored is None and left:
@@ -79,15 +79,15 @@ def model_options(
     return options
 
 
-def reference(asked: SpeechBody, spec: Model, limits: Limits) -> Prompt | None:
+def reference(body: SpeechBody, spec: Model, limits: Limits) -> Prompt | None:
     """Read the prompt of a request, or its recording if the model takes one. Raises ApiError 400."""
-    if asked.prompt is not None:
-        return read_prompt(asked.prompt)
-    if asked.ref_audio is None or spec.references == 0:
+    if body.prompt is not None:
+        return read_prompt(body.prompt)
+    if body.ref_audio is None or spec.references == 0:
         return None
-    samples, rate = decoded("ref_audio", recording_bytes(asked.ref_audio), limits.upload_seconds)
-    one = Reference(samples, asked.ref_text or None, None, rate, name="ref_audio")
-    return fitted(Prompt((one,)), "ref_audio", spec)
+    samples, rate = decoded("ref_audio", recording_bytes(body.ref_audio), limits.upload_seconds)
+    recording = Reference(samples, body.ref_text or None, None, rate, name="ref_audio")
+    return fitted(Prompt((recording,)), "ref_audio", spec)
 
 
 def warning(error: ApiError) -> str:

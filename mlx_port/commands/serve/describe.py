@@ -15,7 +15,7 @@ from tts_core.text.alphabet import is_invisible
 from tts_core.text.rules import TextRules, read_rules
 
 # Unicode's blocks with Latin letters, signs and punctuation, besides a model's own characters
-ASKED = (range(0x21, 0x300), range(0x1E00, 0x1F00), range(0x2000, 0x2300), range(0xFB00, 0xFB07))
+BLOCKS = (range(0x21, 0x300), range(0x1E00, 0x1F00), range(0x2000, 0x2300), range(0xFB00, 0xFB07))
 Schema = dict[str, Any]
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 SEED = (
@@ -53,7 +53,7 @@ def describe(
     config = (configs or {}).get(name)
     own = None if config is None else spec.defaults(config, (documents or {}).get(name, {}))
     options = describe_options(name, longest)
-    unset = [option for option, one in options.items() if "default" not in one]
+    unset = [option for option, own_option in options.items() if "default" not in own_option]
     limit = {"max_seconds": longest} if longest < LONGEST_SECONDS else {}
     return {
         "title": spec.title,
@@ -76,24 +76,24 @@ def describe_options(name: str, longest: float = math.inf) -> dict[str, Schema]:
     The first of `anyOf` is the plain value; null is the model's own. longest: as for `describe`.
     """
     kind, found = options_class(name), dict[str, Schema]()
-    for one in fields(kind):
-        known, high = info(one), info(one).high
+    for field in fields(kind):
+        known, high = info(field), info(field).high
         if not known.flags:
             continue
-        word = TYPES.get(types(kind)[one.name][0], "string")
+        word = TYPES.get(types(kind)[field.name][0], "string")
         plain: Schema = {"type": word}
         most = "maxLength" if word == "string" else "maximum"
-        high = min(high, longest) if one.name == "max_seconds" else high
+        high = min(high, longest) if field.name == "max_seconds" else high
         bounds = {"minimum": known.low, most: high, "exclusiveMinimum": known.above}
         plain |= {bound: value for bound, value in bounds.items() if not math.isinf(value)}
         also: list[Schema] = [{"type": "string", "enum": [*known.choices]}] if known.choices else []
         if word == "string" and also:
             plain = also.pop()
         also += [] if known.unset is None else [{"const": known.unset}]
-        found[one.name] = {
+        found[field.name] = {
             "anyOf": [plain, {"type": "null"}, *also],
-            "description": SEED if one.name == "seed" else known.help,
-            **({} if one.default is None else {"default": one.default}),
+            "description": SEED if field.name == "seed" else known.help,
+            **({} if field.default is None else {"default": field.default}),
         }
     return found
 
@@ -103,8 +103,8 @@ def _letters(documents: Mapping[str, str]) -> str | None:
     rules = read_rules(documents)
     if rules.alphabet is None:
         return None
-    asked = {*rules.alphabet, *rules.replacements, *(chr(code) for blocks in ASKED for code in blocks)}
-    return "".join(sorted(char for char in asked if not char.isspace() and _is_read(char, rules)))
+    characters = {*rules.alphabet, *rules.replacements, *(chr(code) for blocks in BLOCKS for code in blocks)}
+    return "".join(sorted(char for char in characters if not char.isspace() and _is_read(char, rules)))
 
 
 def _is_read(char: str, rules: TextRules) -> bool:

@@ -191,7 +191,7 @@ class SpeechBody(Body):
 
     @field_validator("instructions", "language", "lang_code", "ref_text", mode="after")
     @classmethod
-    def _nothing(cls, text: str) -> str:
+    def _is_empty(cls, text: str) -> str:
         return "" if text is not None and not text.strip() else text
 
     @field_validator("pieces")
@@ -257,9 +257,9 @@ class CaptionsBody(Body):
     @field_validator("cues")
     @classmethod
     def _in_order(cls, cues: list[CueBody]) -> list[CueBody]:
-        for place, (one, after) in enumerate(pairwise(cues), start=1):
-            if after.start < one.start:
-                raise ValueError(f"cue {place} begins before the one before it")
+        for index, (cue, after) in enumerate(pairwise(cues), start=1):
+            if after.start < cue.start:
+                raise ValueError(f"cue {index} begins before the one before it")
         return cues
 
 

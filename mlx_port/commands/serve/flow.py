@@ -24,8 +24,8 @@ FRAME = 1 << 14  # bytes of sound that are sent at a time, where a client's read
 class Flow:
     """A speech that is submitted, waited for, encoded and, whatever happens, dropped by `close`."""
 
-    def __init__(self, service: Service, asked: SpeechBody):
-        self.service, self.asked = service, asked
+    def __init__(self, service: Service, body: SpeechBody):
+        self.service, self.body = service, body
         self.arrived = time.perf_counter()
         self.speech: Speech | None = None
         self.encoder: StreamEncoder | None = None
@@ -49,13 +49,13 @@ class Flow:
             if part.samples:
                 self._first = part
         self.encoder = StreamEncoder(
-            self.asked.form, self._first.sample_rate, rate=self.rate, whole=self.asked.whole
+            self.body.form, self._first.sample_rate, rate=self.rate, whole=self.body.whole
         )
 
     @property
     def rate(self) -> int | None:
         """Rate of the sound that is asked for, Hz; None for the model's."""
-        return self.asked.sample_rate or (PCM_RATE if self.asked.form.name == "pcm" else None)
+        return self.body.sample_rate or (PCM_RATE if self.body.form.name == "pcm" else None)
 
     @property
     def seed(self) -> int | None:
@@ -117,7 +117,7 @@ class Flow:
             self.speech.cancel()
 
     def _queued(self) -> Speech:
-        order = self.service.order(self.asked)
+        order = self.service.order(self.body)
         self.warnings = order.warnings
         return self.service.queue(order, self._notice)
 

@@ -67,15 +67,17 @@ class Guard:
 
         try:
             _check_framing(headers, scope)
-            origin = _one(headers, "origin")
-            host = _one(headers, "host")
+            origin = _single(headers, "origin")
+            host = _single(headers, "host")
             if host is not None or origin is not None or scope["path"] not in HEALTH:
                 self._check_origin(host, origin)
             if origin is not None and not is_socket and scope["method"] == "OPTIONS":
-                await self._preflight(_one(headers, "access-control-request-headers"))(scope, receive, answer)
+                await self._preflight(_single(headers, "access-control-request-headers"))(
+                    scope, receive, answer
+                )
                 return
             if scope["path"] not in OPEN and scope["path"] not in contents():
-                authorization = _one(headers, "authorization")
+                authorization = _single(headers, "authorization")
                 scope["has_key"] = not is_socket or authorization is not None  # its first message may have it
                 if scope["has_key"]:
                     self._check_key(authorization)
@@ -144,11 +146,11 @@ class Guard:
             message = "api key: missing or wrong; send it as Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers=challenge)
 
-    def _preflight(self, asked: str | None) -> Response:
-        """Answer an allowed page that asks first. asked: the headers that it wants to send; it may."""
+    def _preflight(self, wanted: str | None) -> Response:
+        """Answer an allowed page that asks first. wanted: the headers that it wants to send; it may."""
         headers = {
             "access-control-allow-methods": METHODS,
-            "access-control-allow-headers": asked or SENT,
+            "access-control-allow-headers": wanted or SENT,
             "access-control-max-age": "600",
         }
         return Response(status_code=204, headers=headers)
@@ -169,7 +171,7 @@ class Guard:
         _LOG.info("%s %d in %.2f s, %s", path, status, seconds, number)
 
 
-def _one(headers: Headers, name: str) -> str | None:
+def _single(headers: Headers, name: str) -> str | None:
     """Return a header's value. Raises ApiError 400 for one that is given twice."""
     values = headers.getlist(name)
     if len(values) > 1:

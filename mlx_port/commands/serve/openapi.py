@@ -62,7 +62,7 @@ async def docs(request: Request) -> Response:
 def description(service: Service) -> Schema:
     """Describe a service: paths, fields, and the options of its models with their ranges."""
     schemas: dict[str, Schema] = {"Error": ERROR, **_bodies(service)}
-    schemas |= {f"Options-{place}": one for place, one in enumerate(_options(service))}
+    schemas |= {f"Options-{index}": option for index, option in enumerate(_options(service))}
     found: Schema = {
         "openapi": "3.1.0",
         "info": {"title": "mlx-port", "version": "1", "description": "Speech with OpenAI's API."},
@@ -87,7 +87,7 @@ def _bodies(service: Service) -> dict[str, Schema]:
         for name, option in options["properties"].items():
             if name not in SpeechBody.model_fields and fields.setdefault(name, option) != option:
                 fields[name] = {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
-    start = {name: one for name, one in fields.items() if name not in ("input", *OF_ANSWERS)}
+    start = {name: field for name, field in fields.items() if name not in ("input", *OF_ANSWERS)}
     start |= {"response_format": {"type": "string", "enum": ["pcm"]}, "api_key": {"type": "string"}}
     own = {"title": "Stream-start", "required": ["type"], "properties": {"type": {"const": "start"}, **start}}
     return {**schemas, "Stream-start": {**schemas["Speech"], **own}}
@@ -101,7 +101,7 @@ class _Generator(GenerateJsonSchema):
 
     def default_schema(self, schema: Any) -> Schema:
         found = super().default_schema(schema)
-        return {name: one for name, one in found.items() if name != "default" or one is not None}
+        return {name: item for name, item in found.items() if name != "default" or item is not None}
 
 
 def _options(service: Service) -> list[Schema]:
@@ -172,9 +172,9 @@ def _page(found: Schema, called: Callable[[str, str], str]) -> str:
             )
     for name, schema in found["components"]["schemas"].items():
         rows = "".join(
-            f"<tr><td><code>{escape(field)}</code></td><td>{escape(_written(one))}</td>"
-            f"<td>{escape(one.get('description', ''))}</td></tr>"
-            for field, one in schema["properties"].items()
+            f"<tr><td><code>{escape(field)}</code></td><td>{escape(_written(item))}</td>"
+            f"<td>{escape(item.get('description', ''))}</td></tr>"
+            for field, item in schema["properties"].items()
         )
         title = escape(schema.get("title", name))
         parts.append(f"<h2>{title}</h2><table><tr><th>field<th>values<th></tr>{rows}</table>")
@@ -190,29 +190,29 @@ def _taken(call: Schema) -> str:
     """Write what a call takes as its body."""
     content = call.get("requestBody", {}).get("content", {})
     return "".join(
-        f" Body: {escape(_written(one['schema']))}, {escape(kind)}." for kind, one in content.items()
+        f" Body: {escape(_written(item['schema']))}, {escape(kind)}." for kind, item in content.items()
     )
 
 
-def _written(one: Schema) -> str:
+def _written(schema: Schema) -> str:
     """Write the values that a field takes."""
-    if "anyOf" in one:
-        return " or ".join(dict.fromkeys(map(_written, one["anyOf"])))
-    if "enum" in one:
-        return ", ".join(map(str, one["enum"]))
-    if "const" in one:
-        return str(one["const"])
-    low = f" above {one['exclusiveMinimum']:.10g}" if "exclusiveMinimum" in one else ""
-    low = f" from {one['minimum']:.10g}" if "minimum" in one else low
-    high = f" to {_number(one['maximum'])}" if "maximum" in one else ""
-    high = f" below {_number(one['exclusiveMaximum'])}" if "exclusiveMaximum" in one else high
-    high = f", at most {one['maxLength']} characters" if "maxLength" in one else high
-    if one.get("type") == "array":
-        most = f", at most {one['maxItems']}" if "maxItems" in one else ""
-        return f"array of {_written(one['items'])}{most}"
-    if "$ref" in one:
-        return one["$ref"].rpartition("/")[2]
-    kind = one.get("type", "object")
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_written, schema["anyOf"])))
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    low = f" above {schema['exclusiveMinimum']:.10g}" if "exclusiveMinimum" in schema else ""
+    low = f" from {schema['minimum']:.10g}" if "minimum" in schema else low
+    high = f" to {_number(schema['maximum'])}" if "maximum" in schema else ""
+    high = f" below {_number(schema['exclusiveMaximum'])}" if "exclusiveMaximum" in schema else high
+    high = f", at most {schema['maxLength']} characters" if "maxLength" in schema else high
+    if schema.get("type") == "array":
+        most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
+        return f"array of {_written(schema['items'])}{most}"
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    kind = schema.get("type", "object")
     if not isinstance(kind, str):
         return " or ".join(kind)
     return f"{kind}{low}{high}"

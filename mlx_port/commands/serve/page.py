@@ -52,7 +52,7 @@ HEADERS = {
 def contents() -> dict[str, bytes]:
     """Read the files, by the path at which each is served."""
     folder = files("mlx_port.commands.serve") / "web"
-    found = {one.name: one.read_bytes() for one in folder.iterdir() if _kind(one.name) is not None}
+    found = {path.name: path.read_bytes() for path in folder.iterdir() if _kind(path.name) is not None}
     return {"/": found.pop(INDEX), **{f"/page/{name}": data for name, data in sorted(found.items())}}
 
 

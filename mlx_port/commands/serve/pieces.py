@@ -23,14 +23,14 @@ AS_READ = {"as_written": True, "skip_unknown": False, "piece_seconds": 0}  # its
 class SpeechPieces:
     """The pieces of one speech, in order."""
 
-    def __init__(self, service: Service, asked: SpeechBody):
-        self.asked = asked
-        name = choose_model(asked.model, service.names)
+    def __init__(self, service: Service, body: SpeechBody):
+        self.body = body
+        name = choose_model(body.model, service.names)
         self.spec = models.MODELS[service.engine.models[name].model]
-        self._has_voice = bool(asked.prompt or asked.ref_audio) or asked.voice in service.voices.names()
-        self._request = {"model": name, "voice": asked.voice, **asked.rest}
-        if asked.prompt is not None:
-            self._request["prompt"] = asked.prompt.model_dump()
+        self._has_voice = bool(body.prompt or body.ref_audio) or body.voice in service.voices.names()
+        self._request = {"model": name, "voice": body.voice, **body.rest}
+        if body.prompt is not None:
+            self._request["prompt"] = body.prompt.model_dump()
         self._codes: list[np.ndarray] = []  # of a text that is one piece
         self._first = self._count = 0  # of the pieces that end next, of the events
 
@@ -58,7 +58,7 @@ class SpeechPieces:
     def _whole(self, part: GenerationResult) -> dict[str, Any]:
         """The request of a text that is one piece of one turn."""
         seed = {"seed": part.seed} if has_seed(self.spec.name) else {}
-        return {**self._request, "input": self.asked.input, **seed}
+        return {**self._request, "input": self.body.input, **seed}
 
     def _again(
         self, turns: Sequence[Cue], cue: Cue, piece: SpokenPiece | None, part: GenerationResult
@@ -69,7 +69,7 @@ class SpeechPieces:
         if len(turns) > 1 and self.spec.references == 1:  # one recording has all speakers
             codes = np.concatenate(self._codes, axis=1) if piece is None else piece.codes
             seed = part.seed if piece is None else piece.seed
-            return {**self._request, **one_turn(codes, [one.text for one in turns], cue.text), "seed": seed}
+            return {**self._request, **one_turn(codes, [turn.text for turn in turns], cue.text), "seed": seed}
         if not (self._has_voice or self.spec.needs_voice) or part.seed is None:
             return None
         return {**self._request, "input": cue.text, "seed": piece_seed(part.seed, cue.piece)}

@@ -105,7 +105,7 @@ def _run(settings: Settings) -> int:
     metrics.watch(engine.statistics)
     metrics.computes(
         partial(arithmetic, backend),
-        lambda: {name: codec_precision(backend, one.codec_precision) for name, one in models.items()},
+        lambda: {name: codec_precision(backend, model.codec_precision) for name, model in models.items()},
     )
     service = Service(engine, _store(settings), settings, metrics)
     _announce(service)
@@ -175,9 +175,9 @@ def _serve(service: Service) -> int:
     try:
         server.run()
     except SystemExit:
-        place = f"{settings.access.host}:{settings.port}"
+        address = f"{settings.access.host}:{settings.port}"
         raise UsageError(
-            f"port: {place} cannot be opened; another program may use it: give another --port or --host"
+            f"port: {address} cannot be opened; another program may use it: give another --port or --host"
         ) from None
     finally:
         for number, handler in before.items():

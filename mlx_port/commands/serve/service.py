@@ -69,39 +69,39 @@ class Service:
     def _ignored(self) -> list[ApiError] | None:
         return None if self.settings.strict else []
 
-    def check(self, asked: SpeechBody) -> None:
+    def check(self, body: SpeechBody) -> None:
         """Check all that is known without reading the voice. Raises ApiError naming the field."""
-        name = choose_model(asked.model, self.names)
-        check_voice(asked.voice, self.voices.names(), self.engine.models[name].spec.voices)
-        model_options(asked, self.engine.models[name].spec, self.settings.limits, self._ignored)
+        name = choose_model(body.model, self.names)
+        check_voice(body.voice, self.voices.names(), self.engine.models[name].spec.voices)
+        model_options(body, self.engine.models[name].spec, self.settings.limits, self._ignored)
 
-    def order(self, asked: SpeechBody) -> Order:
+    def order(self, body: SpeechBody) -> Order:
         """Choose model, voice and options of a speech. Raises ApiError naming the field.
 
         A voice is steady: a configured one is its recording, a built-in one itself; for others the name gives
         the seed unless the request does.
         """
-        name = choose_model(asked.model, self.names)
+        name = choose_model(body.model, self.names)
         spec = self.engine.models[name].spec
         known = self.voices.names()
-        check_voice(asked.voice, known, spec.voices)
+        check_voice(body.voice, known, spec.voices)
         ignored, limits = self._ignored, self.settings.limits
-        options = model_options(asked, spec, limits, ignored)
-        prompt = reference(asked, spec, limits)
-        own = built_in(speaker_for(asked.voice, spec.voices), spec, known) if prompt is None else None
+        options = model_options(body, spec, limits, ignored)
+        prompt = reference(body, spec, limits)
+        own = built_in(speaker_for(body.voice, spec.voices), spec, known) if prompt is None else None
         if own:
             options["voice"] = own
         elif prompt is None:
-            recording = recording_for(asked.voice, known, needed=spec.needs_voice)
+            recording = recording_for(body.voice, known, needed=spec.needs_voice)
             prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and not own and has_seed(spec.name):
-            options.setdefault("seed", seed_of(asked.voice))
+            options.setdefault("seed", seed_of(body.voice))
         reads = self._reads(name, options)
         warnings = tuple(map(warning, ignored or ()))
         for line in warnings:
             _LOG.warning("a field is ignored: %s", line)
-        is_own = asked.prompt is not None
-        return Order(name, reads(asked.input), options, prompt, is_own=is_own, reads=reads, warnings=warnings)
+        is_own = body.prompt is not None
+        return Order(name, reads(body.input), options, prompt, is_own=is_own, reads=reads, warnings=warnings)
 
     def _reads(self, name: str, options: Mapping[str, Any]) -> Callable[[str], str]:
         """Choose whether letters that a model has not learned are left out: if the client does not say."""

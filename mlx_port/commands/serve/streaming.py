@@ -83,7 +83,7 @@ class SpeechResponse:
         """Queue the speech; wait for its first sound, or for all of it. Raises the errors of the speech."""
         await self.flow.submit()
         await self.flow.start()
-        if self.flow.asked.whole:
+        if self.flow.body.whole:
             self._whole = b"".join([data async for data, _ in self.flow.encoded()])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,11 +107,11 @@ class SpeechResponse:
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers()})
-        if self.flow.asked.whole:
+        if self.flow.body.whole:
             await send(body_message(self._whole, more=False))
             return
         with Backlog() as backlog:
-            pieces = self._events() if self.flow.asked.sse else self._bytes()
+            pieces = self._events() if self.flow.body.sse else self._bytes()
             filling = asyncio.ensure_future(backlog.fill(pieces))
             try:
                 async for frame in backlog.frames(FRAME):
@@ -125,12 +125,12 @@ class SpeechResponse:
     def _headers(self) -> list[tuple[bytes, bytes]]:
         encoder = self.flow.encoder
         assert encoder is not None
-        kind = "text/event-stream; charset=utf-8" if self.flow.asked.sse else encoder.media_type
+        kind = "text/event-stream; charset=utf-8" if self.flow.body.sse else encoder.media_type
         named = {"content-type": kind, "cache-control": "no-store", "x-sample-rate": str(encoder.rate)}
         if self.flow.seed is not None:
             named["x-seed"] = str(self.flow.seed)
         named["x-expected-seconds"] = f"{self.flow.expected_seconds:.1f}"
-        if self.flow.asked.whole:
+        if self.flow.body.whole:
             named["content-length"] = str(len(self._whole))
         said = [(name.encode(), value.encode()) for name, value in named.items()]
         return said + warnings(self.flow.warnings)
@@ -143,13 +143,13 @@ class SpeechResponse:
         """An event a part of the sound, an event a word where the model times them, an event a piece if they
         are asked for, after its sound, and one with the usage.
         """
-        pieces = SpeechPieces(self.flow.service, self.flow.asked)
+        pieces = SpeechPieces(self.flow.service, self.flow.body)
         async for data, part in self.flow.encoded():
             for word in () if part is None else part.words:
                 yield _event({"type": "speech.audio.word", **timed(word)})
             if data:
                 yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
-            if part is not None and self.flow.asked.pieces:
+            if part is not None and self.flow.body.pieces:
                 for piece in pieces.ended(part):
                     yield _event({"type": "speech.audio.piece", **piece})
         yield _event({"type": "speech.audio.done", "usage": usage(self.flow)})
@@ -158,7 +158,7 @@ class SpeechResponse:
 def usage(flow: Flow) -> dict[str, int]:
     """Count bytes of text and decoder rows, in OpenAI's words."""
     assert flow.speech is not None
-    given, made = len(flow.asked.input.encode()), flow.speech.token_count
+    given, made = len(flow.body.input.encode()), flow.speech.token_count
     return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
 
 

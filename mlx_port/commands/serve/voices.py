@@ -70,7 +70,7 @@ def _listed(store: VoiceStore, inner: Sequence[str]) -> list[dict[str, Any]]:
     for name in store.names():
         with suppress(NotFoundError, CheckpointError):  # removed meanwhile, or damaged: not offered
             own.append(_described(store.voice(name)))
-    taken = {one["id"] for one in own}
+    taken = {item["id"] for item in own}
     others = [name for name in dict.fromkeys([*inner, *VOICES]) if name not in taken]
     return own + [{"id": name, "name": name, "object": "audio.voice"} for name in others]
 
@@ -96,14 +96,14 @@ async def _form(request: Request, limits: Limits) -> FormData:
         )
     body = await read_bytes(request, limits.upload, limits.body_seconds)
 
-    async def pieces() -> AsyncGenerator[bytes, None]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         for start in range(0, len(body), _PIECE):
             yield body[start : start + _PIECE]
             await asyncio.sleep(0)  # speech of others goes on
 
     try:
         return await MultiPartParser(
-            request.headers, pieces(), max_files=8, max_fields=16, max_part_size=1 << 16
+            request.headers, parts(), max_files=8, max_fields=16, max_part_size=1 << 16
         ).parse()
     except (MultiPartException, KeyError, ValueError) as fault:
         detail = fault.message if isinstance(fault, MultiPartException) else "not readable"
@@ -113,15 +113,15 @@ async def _form(request: Request, limits: Limits) -> FormData:
 def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
     given = {name: form.getlist(name) for name in form}
     single = {name: values[0] for name, values in given.items() if name not in REPEATED and len(values) == 1}
-    asked = read(VoiceForm, given | single)
-    check_consent(asked.consent)
-    files, transcripts = asked.audio_sample, asked.transcript
+    fields = read(VoiceForm, given | single)
+    check_consent(fields.consent)
+    files, transcripts = fields.audio_sample, fields.transcript
     if transcripts and len(transcripts) != len(files):
         raise invalid("transcript", f"transcript: {len(transcripts)} for {counted(len(files), 'recording')}")
     recordings, said = _decoded(files, limits), transcripts or [None] * len(files)
-    note = asked.consent if asked.consent_note is None else asked.consent_note
+    note = fields.consent if fields.consent_note is None else fields.consent_note
     try:
-        return store.add(asked.name, recordings, said, note)
+        return store.add(fields.name, recordings, said, note)
     except TakenError as error:
         raise ApiError(409, str(error), param="name", code="voice_exists") from None
 

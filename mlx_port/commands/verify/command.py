@@ -141,7 +141,7 @@ def _run_port(
     given = InputSources(parts[0].configs, parts[0].documents, rows, seconds, seed)
     listed = [
         replace(probe, part=name, half="")
-        for probe in sorted(probes(str(parts[0].model), given), key=lambda one: one.part == "codec")
+        for probe in sorted(probes(str(parts[0].model), given), key=lambda probe: probe.part == "codec")
         for name in adapter.calls
         if name == probe.name or name.startswith(f"{probe.name}, ")
     ]
@@ -156,8 +156,8 @@ def _run_port(
                 "give a checkpoint in a layout that it reads"
             ) from error
         for kind in dict.fromkeys(probe.kind for probe in listed):
-            oracle, yardstick = (cast(Any, each.network(kind)).requires_grad_(False) for each in parts)
-            for probe in (one for one in listed if one.kind == kind):
+            oracle, yardstick = (cast(Any, part.network(kind)).requires_grad_(False) for part in parts)
+            for probe in (item for item in listed if item.kind == kind):
                 report.rows += ports.compare(probe, adapter, model, oracle, yardstick)
     return report
 

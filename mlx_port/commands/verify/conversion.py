@@ -110,9 +110,9 @@ def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.nd
     """
     before, after = _log_softmax(source_logits[0]), _log_softmax(logits[0])
     spoken = targets >= 0
-    places = np.maximum(targets, 0)[..., None].astype(np.int64)
+    indices = np.maximum(targets, 0)[..., None].astype(np.int64)
     entropies = [
-        float(-np.take_along_axis(side, places, -1)[..., 0][spoken].mean()) if spoken.any() else 0.0
+        float(-np.take_along_axis(side, indices, -1)[..., 0][spoken].mean()) if spoken.any() else 0.0
         for side in (before, after)
     ]
     return Loss(
@@ -169,7 +169,7 @@ def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray
 def _by_module(title: str, kind: str, name: str) -> str:
     """Name of a tensor's module, up to the layer's number if the network's dtype can be chosen."""
     above = name.split(".")[:-1]
-    numbers = [place for place, part in enumerate(above) if part.isdigit()]
+    numbers = [index for index, part in enumerate(above) if part.isdigit()]
     depth = min(numbers, default=len(above)) if models.network(kind).takes_dtype else 1
     return f"{title} {'.'.join(above[:depth])}"
 

@@ -38,9 +38,9 @@ def page(report: Report) -> str:
 def _parts(report: Report) -> str:
     head = ("part", "layers", "nearest to its bound", "at", "")
     body = []
-    for one in report.parts():
-        nearest, share = escape(one.nearest or ""), f"{100 * one.share:.0f}%"
-        body.append((escape(one.part), str(one.layers), nearest, share, _word(one.passed)))
+    for part in report.parts():
+        nearest, share = escape(part.nearest or ""), f"{100 * part.share:.0f}%"
+        body.append((escape(part.part), str(part.layers), nearest, share, _word(part.passed)))
     return f"<h2>Parts</h2>{table(head, body)}"
 
 
@@ -69,8 +69,8 @@ def _errors(rows: Sequence[LayerRow], errors: dict[str, list[float]], bounds: li
     high = max(low + 1, math.ceil(math.log10(max(known, default=1.0))))
 
     def y(value: float) -> float:
-        place = low if value <= 0 else high if value == math.inf else math.log10(value)
-        return TOP + HEIGHT * (high - place) / (high - low)
+        height = low if value <= 0 else high if value == math.inf else math.log10(value)
+        return TOP + HEIGHT * (high - height) / (high - low)
 
     marks = [
         f'<path class="bound" d="M{_x(i) - 7} {y(value):.1f}h14">{_tip(row, f"bound {value:.2e}")}</path>'
@@ -125,8 +125,8 @@ def _tip(row: LayerRow, text: str) -> str:
     return f"<title>{escape(row.layer)}: {text}</title>"
 
 
-def _x(place: int) -> int:
-    return LEFT + STEP // 2 + STEP * place
+def _x(index: int) -> int:
+    return LEFT + STEP // 2 + STEP * index
 
 
 def _share(row: LayerRow, value: float) -> float:
@@ -154,17 +154,21 @@ def _word(passed: bool) -> str:
 def _codes(report: Report) -> str:
     head = ("codes", "equal", "of", "near-ties", "wrong")
     body = []
-    for one in report.choices:
-        counts = map(str, (one.equal, one.total, len(one.near_ties), len(one.wrong)))
-        body.append((escape(f"{one.part} {one.layer}, {one.dtype}"), *counts))
+    for choice in report.choices:
+        counts = map(str, (choice.equal, choice.total, len(choice.near_ties), len(choice.wrong)))
+        body.append((escape(f"{choice.part} {choice.layer}, {choice.dtype}"), *counts))
     return f"<h2>Codes</h2>{table(head, body)}"
 
 
 def _conversion(report: Report) -> str:
     head = ("tensors", "number", "parameters", "SNR dB", "largest change")
     body = []
-    for one in report.tensors:
-        snr = "exact" if one.snr_db == math.inf else f"{one.snr_db:.1f}"
-        body.append((escape(one.name), str(one.tensors), f"{one.parameters:,}", snr, f"{one.error:.2e}"))
-    loss = "".join(f"<p>{escape(part)}, {escape(loss_line(one))}</p>" for part, one in report.losses.items())
+    for tensor in report.tensors:
+        snr = "exact" if tensor.snr_db == math.inf else f"{tensor.snr_db:.1f}"
+        body.append(
+            (escape(tensor.name), str(tensor.tensors), f"{tensor.parameters:,}", snr, f"{tensor.error:.2e}")
+        )
+    loss = "".join(
+        f"<p>{escape(part)}, {escape(loss_line(loss))}</p>" for part, loss in report.losses.items()
+    )
     return f"<h2>Conversion</h2>{table(head, body)}{loss}"

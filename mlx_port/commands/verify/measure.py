@@ -96,7 +96,7 @@ def measure(
     judged: bool,
 ) -> LayerRow:
     """Measure a layer by its outputs on the three sides, of the same shapes; several arrays count as one."""
-    oracle, yardstick, value = (_joined(side) for side in (truth, torch, mlx))
+    oracle, yardstick, value = (_flat(side) for side in (truth, torch, mlx))
     scale, torch_error = float(np.abs(oracle).max(initial=0.0)), error(yardstick, oracle)
     bound = FACTOR * torch_error + FLOOR * EPS[dtype] * scale
     return LayerRow(
@@ -171,5 +171,5 @@ def _directions(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), x.dtype.type(1e-12))
 
 
-def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([array.ravel() for array in arrays])

@@ -101,7 +101,7 @@ def open_port(given: str, model: str) -> Port:
     if file.suffix != ".py":
         file = FOLDER / given.replace("-", "_") / f"{model}.py"
     if not file.is_file():
-        known = sorted(f"{one.parent.name}, {one.stem}" for one in FOLDER.glob("*/*.py"))
+        known = sorted(f"{path.parent.name}, {path.stem}" for path in FOLDER.glob("*/*.py"))
         raise NotFoundError(
             f"--with: {given}: no adapter for {model}; give the path of its file, or one of the "
             f"repository's examples/ports ({'; '.join(known) or 'not installed here'})"
@@ -142,7 +142,7 @@ def compare(probe: Probe, port: Port, model: Any, oracle: Any, yardstick: Any) -
     call, torch = port.calls[probe.name], (torch_in("float64"), torch_in("float32"))
     given = {name: mx.array(v) if isinstance(v, np.ndarray) else v for name, v in probe.inputs.items()}
     names = list(_pairs(port.names.get(probe.name, {}), oracle))
-    turned = [ours for pattern, ours, _ in names if pattern in port.turned]
+    transposed = [ours for pattern, ours, _ in names if pattern in port.turned]
 
     def ours(network: Any, framework: Framework) -> Side:
         modules = {name: find_module(network, name) for _, name, _ in names}
@@ -157,7 +157,7 @@ def compare(probe: Probe, port: Port, model: Any, oracle: Any, yardstick: Any) -
             f"--with: names: {probe.name}: no module of ours runs as {', '.join(sorted(unused))}"
         )
     modules = {name: find_module(model, path) for _, name, path in names}
-    theirs = Side(lambda: call(model, given), mlx_in("float32"), modules, turned)
+    theirs = Side(lambda: call(model, given), mlx_in("float32"), modules, transposed)
     fed = [truth, trace(yard, truth.outputs), trace(theirs, truth.outputs)]
     whole = [truth, trace(yard), trace(theirs)]
     rows = [

@@ -94,10 +94,10 @@ class Report:
             if not row.passed
         ]
         found += [
-            f"{one.part} {one.layer} ({one.dtype}): {len(one.wrong)} of {counted(one.total, 'code')} wrong, "
-            f"worst by {max(one.wrong):.2e}, {one.allowed:.2e} allowed"
-            for one in self.choices
-            if not one.passed
+            f"{row.part} {row.layer} ({row.dtype}): {len(row.wrong)} of {counted(row.total, 'code')} wrong, "
+            f"worst by {max(row.wrong):.2e}, {row.allowed:.2e} allowed"
+            for row in self.choices
+            if not row.passed
         ]
         return found
 
@@ -109,7 +109,7 @@ class Report:
         rows = [row for row in self.rows if row.part == name]
         judged = [row for row in rows if row.judged]
         worst = max(judged, key=lambda row: row.share, default=None)
-        checks = [*rows, *(one for one in self.choices if one.part == name)]
+        checks = [*rows, *(row for row in self.choices if row.part == name)]
         faults = [fault for fault in self.faults if name.split(",")[0] == fault.part]
         return PartResult(
             name,
@@ -142,8 +142,8 @@ class Report:
                     vars(row) | {"relative": row.relative, "ratio": row.ratio, "passed": row.passed}
                     for row in self.rows
                 ],
-                "codes": [vars(one) | {"passed": one.passed} for one in self.choices],
-                "tensors": [vars(one) for one in self.tensors],
+                "codes": [vars(row) | {"passed": row.passed} for row in self.choices],
+                "tensors": [vars(row) for row in self.tensors],
                 "tensor_faults": [vars(fault) for fault in self.faults],
                 "configuration_differences": self.differences,
                 "changed_files": self.changed,
@@ -209,10 +209,10 @@ class Report:
         yield ""
         yield from _choice_lines(self.choices)
         yield ""
-        for one in self.tensors:
-            lost = f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
-            lost = "exact" if one.snr_db == math.inf else lost
-            yield f"{one.name}: {counted(one.tensors, 'tensor')}, {one.parameters:,} numbers, {lost}"
+        for row in self.tensors:
+            lost = f"SNR {row.snr_db:.1f} dB, largest change {row.error:.2e}"
+            lost = "exact" if row.snr_db == math.inf else lost
+            yield f"{row.name}: {counted(row.tensors, 'tensor')}, {row.parameters:,} numbers, {lost}"
         yield from (f"{part}, {loss_line(loss)}" for part, loss in self.losses.items())
         yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
         yield ""
@@ -222,7 +222,7 @@ class Report:
 
     def _counts(self) -> tuple[str, str]:
         """Numbers of judged layers and of tensors, with their nouns."""
-        layers, tensors = sum(row.judged for row in self.rows), sum(one.tensors for one in self.tensors)
+        layers, tensors = sum(row.judged for row in self.rows), sum(row.tensors for row in self.tensors)
         return counted(layers, "layer"), counted(tensors, "tensor")
 
     def _verdict(self, passed: str) -> list[str]:
@@ -230,9 +230,9 @@ class Report:
 
 
 def _part_line(part: PartResult) -> str:
-    near = f", nearest to it {part.nearest} at {100 * part.share:.0f}%" if part.nearest else ""
+    nearest = f", nearest to it {part.nearest} at {100 * part.share:.0f}%" if part.nearest else ""
     verdict = "ok" if part.passed else "FAIL"
-    return f"{part.part}: {counted(part.layers, 'layer')} against the bound{near}: {verdict}"
+    return f"{part.part}: {counted(part.layers, 'layer')} against the bound{nearest}: {verdict}"
 
 
 def _line(row: LayerRow, width: int) -> str:
@@ -250,17 +250,17 @@ def _verdict(row: LayerRow) -> str:
 
 def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
     """Summarize all quantizers in one line; list only those that differ."""
-    books = [one for one in choices if one.layer.startswith("quantizer.")]
-    equal, total = sum(one.equal for one in books), sum(one.total for one in books)
+    books = [row for row in choices if row.layer.startswith("quantizer.")]
+    equal, total = sum(row.equal for row in books), sum(row.total for row in books)
     yield f"codec, {counted(len(books), 'quantizer')}: {equal} of {counted(total, 'code')} equal"
-    for one in choices:
-        if one in books and one.equal == one.total:
+    for row in choices:
+        if row in books and row.equal == row.total:
             continue
-        line = f"{one.part}, {one.layer} ({one.dtype}): {one.equal} of {counted(one.total, 'code')} equal"
-        if one.near_ties:
-            widest = max(one.near_ties)
-            line += f", {len(one.near_ties)} near-ties of up to {widest:.2e} ({one.allowed:.2e} allowed)"
-        yield line + (f", {len(one.wrong)} beyond that" if one.wrong else "")
+        line = f"{row.part}, {row.layer} ({row.dtype}): {row.equal} of {counted(row.total, 'code')} equal"
+        if row.near_ties:
+            widest = max(row.near_ties)
+            line += f", {len(row.near_ties)} near-ties of up to {widest:.2e} ({row.allowed:.2e} allowed)"
+        yield line + (f", {len(row.wrong)} beyond that" if row.wrong else "")
 
 
 def loss_line(loss: Loss) -> str:
@@ -280,7 +280,7 @@ def loss_line(loss: Loss) -> str:
 def finite(value: Any) -> Any:
     """Replace numbers that are not finite by None, for JSON."""
     if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
+        return {name: finite(row) for name, row in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [finite(row) for row in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

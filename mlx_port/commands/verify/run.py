@@ -96,8 +96,10 @@ class Comparison:
             self.report.losses[self.probe.part] = teacher_forced(own, converted, self.probe.targets)
 
     def _side(self, build: Build, part: ModelPart, dtype: str, names: Sequence[str] = ()) -> Side:
-        turned = [name for name in names if build is self.port and re.fullmatch(self.probe.turned, name)]
-        return side_of(self.probe, *build(self.probe, part, dtype), names, turned)
+        transposed = [
+            name for name in names if build is self.port and re.fullmatch(self.probe.transposed, name)
+        ]
+        return side_of(self.probe, *build(self.probe, part, dtype), names, transposed)
 
     def _trace(self, side: Side, truth: Values | None = None) -> Trace:
         return trace(side, truth, lambda name: self.progress(f"{self.probe.name}: {name}"))
@@ -220,6 +222,6 @@ def _flat(config: Mapping[str, Any], at: str = "") -> dict[str, Any]:
     flat = {}
     for name, value in config.items():
         if isinstance(value, tuple) and value and isinstance(value[0], dict):
-            value = {str(i): one for i, one in enumerate(value)}
+            value = {str(i): item for i, item in enumerate(value)}
         flat |= _flat(value, f"{at}{name}.") if isinstance(value, dict) else {at + name: value}
     return flat

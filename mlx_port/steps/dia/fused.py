@@ -19,11 +19,11 @@ from mlx_port.layers.row_cache import RowPositions
 from mlx_port.runtime.switches import EarlyLaunch
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
-from mlx_port.steps.row_keys import JoinedCache, attend_seen, seen_keys, written
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
+from mlx_port.steps.row_keys import SharedCache, attend_seen, seen_keys, written
 from mlx_port.steps.rows import independent
-from mlx_port.steps.spin import Spins, turn, turn_queries
+from mlx_port.steps.spin import Spins, rotate_heads, rotate_queries
 
 Product = Callable[[mx.array], mx.array]
 Source = tuple[Sequence[mx.array], Sequence[mx.array]]  # keys and values of each layer
@@ -33,7 +33,7 @@ Source = tuple[Sequence[mx.array], Sequence[mx.array]]  # keys and values of eac
 class FusedLayer:
     """One layer's weights, those of parallel products joined.
 
-    nothing: (D,), the cross-attention of unconditional rows; None without them.
+    empty: (D,), the cross-attention of unconditional rows; None without them.
     """
 
     norms: tuple[RMSNorm, RMSNorm, RMSNorm]
@@ -41,7 +41,7 @@ class FusedLayer:
     out: Product
     query: Product
     source_out: Product
-    nothing: mx.array | None
+    empty: mx.array | None
     gate_up: Product
     down: Product
 
@@ -49,16 +49,16 @@ class FusedLayer:
 class FusedDecoder:
     """The decoder's weights, applied to one row of each text.
 
-    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    empty: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
 
-    def __init__(self, network: Dia, nothing: mx.array | None):
+    def __init__(self, network: Dia, empty: mx.array | None):
         self.network, self.config = network, network.config.decoder_config
         decoder = network.model.decoder
-        self.constants = None if nothing is None else decoder.constants(nothing)
-        self.copies = 1 if nothing is None else 2  # rows of a text
+        self.constants = None if empty is None else decoder.constants(empty)
+        self.copies = 1 if empty is None else 2  # rows of a text
         rest = [None] * len(decoder.layers) if self.constants is None else [x[0, 0] for x in self.constants]
-        self.layers = [_layer(layer, one) for layer, one in zip(decoder.layers, rest, strict=True)]
+        self.layers = [_layer(layer, empty) for layer, empty in zip(decoder.layers, rest, strict=True)]
         self.embeddings, self.norm = decoder.embeddings, decoder.norm
         self.head = independent(network.logits_dense)
         self.spins = Spins(decoder.rotary(0, self.config.max_position_embeddings))
@@ -68,17 +68,17 @@ class FusedDecoder:
         offsets = self.config.vocab_size * mx.arange(self.config.num_channels)
         self.offsets = mx.zeros((self.copies, 1, 1), mx.int32) + offsets
         mx.eval(rest, self.offsets)
-        places = range(len(self.layers))
+        layers = range(len(self.layers))
         self.start = chain(self._start)
-        self.middles = [chain(partial(self._middle, index)) for index in places]
-        self.ends = [chain(partial(self._end, index)) for index in places]
+        self.middles = [chain(partial(self._middle, index)) for index in layers]
+        self.ends = [chain(partial(self._end, index)) for index in layers]
         self.launch = EarlyLaunch(len(self.layers))
 
     def logits(
         self,
         tokens: mx.array,
         at: RowPositions,
-        caches: Sequence[JoinedCache],
+        caches: Sequence[SharedCache],
         source: Source,
         lengths: np.ndarray,
     ) -> mx.array:
@@ -89,16 +89,16 @@ class FusedDecoder:
         lengths: (B,), bytes of the texts.
         """
         texts = len(tokens)
-        spin, heard = self.spins(at.places), seen_keys(lengths)
-        seen = seen_keys(at.places + 1, texts=texts)
-        source_spin = () if self.source_spins is None else (self.source_spins(at.places[:texts]),)
+        spin, text_keys = self.spins(at.on_host), seen_keys(lengths)
+        seen = seen_keys(at.on_host + 1, texts=texts)
+        source_spin = () if self.source_spins is None else (self.source_spins(at.on_host[:texts]),)
         x, queries, fresh = self.start(tokens, spin)
         for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
             cache, pair = caches[index], (source[0][index], source[1][index])
-            cache.both = written(cache.both, fresh, at.places)
+            cache.both = written(cache.both, fresh, at.on_host)
             attended = attend_seen(queries, cache.keys, cache.values, seen, SCALE)
             x, queries = middle(x, attended, *source_spin)
-            attended = attend_seen(queries, *pair, heard, SCALE)
+            attended = attend_seen(queries, *pair, text_keys, SCALE)
             x, queries, fresh = end(x, attended, spin)
             self.launch(1 + index, x)
         return x
@@ -106,9 +106,9 @@ class FusedDecoder:
     def try_kernels(self) -> None:
         """Run the trials of all kernels that texts use: build a step's graph, but do not run it."""
         config, at, kind = self.config, RowPositions(1), self.embeddings.embed.weight.dtype
-        at.places = np.zeros(self.copies, np.int32)
+        at.on_host = np.zeros(self.copies, np.int32)
         own = mx.zeros((self.copies, config.num_key_value_heads, 1, config.head_dim), kind)
-        caches = [JoinedCache(own, own, at) for _ in self.layers]
+        caches = [SharedCache(own, own, at) for _ in self.layers]
         crossed = [mx.zeros((1, config.cross_num_key_value_heads, 1, config.cross_head_dim), kind)] * len(
             caches
         )
@@ -135,7 +135,7 @@ class FusedDecoder:
         x, normed = self._sum(x, layer.out(attended.flatten(1)), layer.norms[1], None)
         query = layer.query(normed[: len(x) // self.copies])
         if source_spin:
-            return x, turn_queries(query, *source_spin)
+            return x, rotate_queries(query, *source_spin)
         return x, query.reshape(len(query), -1, 1, self.config.cross_head_dim)
 
     def _end(
@@ -146,7 +146,7 @@ class FusedDecoder:
         After the last layer: logits, and nothing else of use.
         """
         layer = self.layers[index]
-        x, normed = self._sum(x, layer.source_out(attended.flatten(1)), layer.norms[2], layer.nothing)
+        x, normed = self._sum(x, layer.source_out(attended.flatten(1)), layer.norms[2], layer.empty)
         gate, up = mx.split(layer.gate_up(normed), 2, axis=-1)
         last = index + 1 == len(self.layers)
         norm = self.norm if last else self.layers[index + 1].norms[0]
@@ -156,7 +156,9 @@ class FusedDecoder:
         return x, *self._heads(index + 1, normed, spin)
 
     def _heads(self, index: int, normed: mx.array, spin: mx.array) -> tuple[mx.array, mx.array]:
-        return turn(self.layers[index].qkv(normed), spin, self.config.num_attention_heads, pairs=False)
+        return rotate_heads(
+            self.layers[index].qkv(normed), spin, self.config.num_attention_heads, pairs=False
+        )
 
     def _sum(
         self, x: mx.array, added: mx.array, norm: RMSNorm, rest: mx.array | None
@@ -164,23 +166,23 @@ class FusedDecoder:
         return add_norm(x, added, norm, x.dtype, rest=rest)
 
 
-def join(network: Dia) -> None:
+def concatenate_weights(network: Dia) -> None:
     """Join the weights of parallel products; the network's own become views, under their names."""
     for layer in network.model.decoder.layers:
         _qkv(layer)
 
 
-def fused(network: Dia, nothing: mx.array | None) -> FusedDecoder:
+def fused(network: Dia, empty: mx.array | None) -> FusedDecoder:
     """Return the decoder's form for single rows; built again only for other weights."""
-    return kept(network, ("decoder", nothing is None), lambda: FusedDecoder(network, nothing))
+    return built_once(network, ("decoder", empty is None), lambda: FusedDecoder(network, empty))
 
 
 def _qkv(layer: DecoderLayer) -> Product:
     attention = layer.self_attention
-    return joined((attention.q_proj, attention.k_proj, attention.v_proj))
+    return concatenated((attention.q_proj, attention.k_proj, attention.v_proj))
 
 
-def _layer(layer: DecoderLayer, nothing: mx.array | None) -> FusedLayer:
+def _layer(layer: DecoderLayer, empty: mx.array | None) -> FusedLayer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
     return FusedLayer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
@@ -188,7 +190,7 @@ def _layer(layer: DecoderLayer, nothing: mx.array | None) -> FusedLayer:
         independent(attention.o_proj),
         independent(source.q_proj),
         independent(source.o_proj),
-        nothing,
+        empty,
         independent(mlp.gate_up_proj),
         independent(mlp.down_proj),
     )

@@ -18,9 +18,9 @@ from mlx_port.kernels.attention_support import try_long
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.steps.add_norm import add_norm
 from mlx_port.steps.chain import chain
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
 from mlx_port.steps.fused_stack import FusedStack, StackLayer, trial_cache
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row, attend_seen, seen_keys, written
 from mlx_port.steps.rows import independent, independent_on_cpu
 from mlx_port.steps.spin import Spins
@@ -61,12 +61,12 @@ class FusedDia2:
         self.network, config = network, network.config
         transformer, depformer = network.transformer, network.depformer
         self.kind = kind = transformer.compute or transformer.text_embed.embedding.weight.dtype
-        self.table = joined(transformer.audio_embeds)
+        self.table = concatenated(transformer.audio_embeds)
         self.offsets = config.audio_vocab_size * mx.arange(config.n_streams)
         self.trunk = FusedStack(
             [
                 StackLayer(
-                    independent(joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
+                    independent(concatenated((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))),
                     _splitting(config.transformer, layer.attn, kind),
                     independent(layer.attn.o_proj),
                     (_rounded(layer.pre_norm, kind), _rounded(layer.post_norm, kind)),
@@ -81,8 +81,8 @@ class FusedDia2:
         self.depth = self._depth()
         self.text = RowTextEmbedding(transformer.text_embed)
         self.depth_text = None if depformer.text_embed is None else RowTextEmbedding(depformer.text_embed)
-        self.depth_in = [independent(one) for one in depformer.depformer_in]
-        self.depth_heads = [independent(one) for one in depformer.logits]
+        self.depth_in = [independent(item) for item in depformer.depformer_in]
+        self.depth_heads = [independent(row_logits) for row_logits in depformer.logits]
         self.action_head, self.code_head = (
             independent(transformer.action_head),
             independent(transformer.cb0_head),
@@ -97,7 +97,7 @@ class FusedDia2:
     def hidden(
         self,
         tokens: mx.array,
-        places: np.ndarray,
+        positions: np.ndarray,
         lengths: np.ndarray,
         caches: Sequence[RowCache],
         *,
@@ -106,11 +106,11 @@ class FusedDia2:
         """Run the transformer.
 
         tokens: (R, 2 + Q).
-        places: (R,), positions.
+        positions: (R,), positions.
         lengths: (R,), keys so far; both repeat after the first `texts` rows.
         → (R, D) after the last norm.
         """
-        spin, seen = self.spins(places), seen_keys(lengths + 1, texts=texts)
+        spin, seen = self.spins(positions), seen_keys(lengths + 1, texts=texts)
 
         def attend(layer: int, queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
             held = caches[layer]
@@ -129,7 +129,7 @@ class FusedDia2:
 
     def stages(self, hidden: mx.array) -> list[mx.array]:
         """Project the transformer's output by every set of weights. (R, D) → (R, E) each."""
-        return [one(hidden).astype(self.kind) for one in self.depth_in]
+        return [item(hidden).astype(self.kind) for item in self.depth_in]
 
     def stage(
         self, stage: int, projected: Sequence[mx.array], read: mx.array, cache: list[list[mx.array]]
@@ -142,17 +142,17 @@ class FusedDia2:
         → (R, codes) float32.
         """
         depformer = self.network.depformer
-        place = depformer.stage_sets[stage]
+        index = depformer.stage_sets[stage]
         spin = None if self.depth_spins is None else self.depth_spins[stage]
 
         def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
             for which, new in enumerate(fresh):
                 cache[layer][which][:, :, stage : stage + 1] = new
-            keys, values = (each[:, :, : stage + 1] for each in cache[layer])
+            keys, values = (item[:, :, : stage + 1] for item in cache[layer])
             return attend_row(queries, keys, values, None, SCALE)
 
-        layers = self.depth[place]
-        x, normed = add_norm(projected[place], read, layers.layers[0].norms[0], self.kind)
+        layers = self.depth[index]
+        x, normed = add_norm(projected[index], read, layers.layers[0].norms[0], self.kind)
         hidden = layers.run(layers.begin(x, normed, spin), spin, attend)
         return self.depth_heads[stage](hidden).astype(mx.float32)[:, : depformer.codebook_size]
 
@@ -177,9 +177,9 @@ class FusedDia2:
     def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, ...]:
         """Embed rows, and begin the first layer. tokens: (R, 2 + Q)."""
         x = self.text(tokens[:, :2]).astype(self.kind)
-        heard = self.table(tokens[:, 2:] + self.offsets)  # (R, Q, D)
-        for stream in range(heard.shape[1]):
-            x = add(x, heard[:, stream])
+        embedded = self.table(tokens[:, 2:] + self.offsets)  # (R, Q, D)
+        for stream in range(embedded.shape[1]):
+            x = add(x, embedded[:, stream])
         return self.trunk.start(x, spin)
 
     def _depth(self) -> list[FusedStack]:
@@ -198,14 +198,14 @@ class FusedDia2:
 
 def fused(network: Dia2) -> FusedDia2:
     """Return the form of the networks for single steps; built again only for other weights."""
-    return kept(network, ("steps", network.transformer.compute), lambda: FusedDia2(network))
+    return built_once(network, ("steps", network.transformer.compute), lambda: FusedDia2(network))
 
 
-def join(network: Dia2) -> None:
+def concatenate_weights(network: Dia2) -> None:
     """Join parallel weights and tables; the network's own become views, under their names."""
-    joined(network.transformer.audio_embeds)
+    concatenated(network.transformer.audio_embeds)
     for layer in network.transformer.layers:
-        joined((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))
+        concatenated((layer.attn.q_proj, layer.attn.k_proj, layer.attn.v_proj))
 
 
 def _rounded(norm: RMSNorm, kind: mx.Dtype) -> RMSNorm:
@@ -218,7 +218,7 @@ def _rounded(norm: RMSNorm, kind: mx.Dtype) -> RMSNorm:
 
 def _splitting(stack: Dia2StackConfig, attention: Any, kind: mx.Dtype) -> Splitting:
     norms = attention.q_norm, attention.k_norm
-    gains = [_rounded(each, kind).weight for each in norms]
+    gains = [_rounded(norm, kind).weight for norm in norms]
     return Splitting(stack, gains, norms[0].eps, kind)
 
 

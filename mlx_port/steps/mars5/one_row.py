@@ -14,11 +14,11 @@ import numpy as np
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.mars5.codec_lm import Block, CodecLM
 from mlx_port.steps.chain import chain
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
 from mlx_port.steps.fused_stack import FusedStack, StackLayer, attending, gated, trial_cache
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
 from mlx_port.steps.rows import independent, independent_on_cpu
-from mlx_port.steps.spin import Spins, turn
+from mlx_port.steps.spin import Spins, rotate_heads
 from mlx_port.steps.splitting import Heads
 
 
@@ -56,18 +56,18 @@ class FusedCodecLM:
     def _split(self, made: mx.array, spin: mx.array | None) -> Heads:
         """Rotate queries and keys of a joined product. (R, 3 H E) → (R, H, 1, E) each."""
         assert spin is not None
-        queries, fresh = turn(made, spin, self.config.num_attention_heads, pairs=True)
+        queries, fresh = rotate_heads(made, spin, self.config.num_attention_heads, pairs=True)
         keys, values = mx.split(fresh.flatten(0, 1), 2)  # views; an index would copy
         return queries, keys, values
 
     def _layer(self, block: Block) -> StackLayer:
         attention, feed = block.attention, block.feed_forward
         return StackLayer(
-            independent(joined((attention.wq, attention.wk, attention.wv))),
+            independent(concatenated((attention.wq, attention.wk, attention.wv))),
             self._split,
             independent(attention.wo),
             (block.attention_norm, block.ffn_norm),
-            gated(independent(joined((feed.w1, feed.w3))), independent(feed.w2)),
+            gated(independent(concatenated((feed.w1, feed.w3))), independent(feed.w2)),
         )
 
 
@@ -75,4 +75,4 @@ def fused(network: CodecLM) -> FusedCodecLM:
     """Return the network's form for single ids. It joins the weights of parallel products; the network's own
     become views, under their names.
     """
-    return kept(network, "fused", lambda: FusedCodecLM(network))
+    return built_once(network, "fused", lambda: FusedCodecLM(network))

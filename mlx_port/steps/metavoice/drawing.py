@@ -22,11 +22,11 @@ def drawing(sampler: Sampler) -> Callable[[mx.array, mx.array, mx.array, mx.arra
 
     @chain
     def ids(logits: mx.array, settings: mx.array, rows: mx.array, uniform: mx.array) -> mx.array:
-        first, *others = (each.squeeze(0) for each in mx.split(logits, len(logits)))
+        first, *others = (item.squeeze(0) for item in mx.split(logits, len(logits)))
         # in place of rows that a text does not have
-        own = [first, *(mx.where(rows > copy, each, first) for copy, each in enumerate(others, 1))]
+        own = [first, *(mx.where(rows > copy, other, first) for copy, other in enumerate(others, 1))]
         drawn = draw_rows(own, sampler.named(settings, 2), uniform, sampler)
-        bad = sum((each - each for each in own[1:]), first - first)  # NaN where logits are not finite
+        bad = sum((item - item for item in own[1:]), first - first)  # NaN where logits are not finite
         return mx.where(mx.isfinite(bad).all(axis=-1), drawn, -1)
 
     return ids

@@ -13,9 +13,9 @@ from mlx import nn
 from mlx_port.layers.row_cache import RowCache
 from mlx_port.metavoice.first_stage import Block, FirstStage
 from mlx_port.steps.chain import chain
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
 from mlx_port.steps.fused_stack import FusedStack, StackLayer, attending, gated, trial_cache
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
 from mlx_port.steps.rows import independent, independent_on_cpu
 from mlx_port.steps.splitting import Heads
 
@@ -64,7 +64,7 @@ class FusedFirstStage:
             self._split,
             independent(block.attn.c_proj),
             (block.ln_1, block.ln_2),
-            gated(independent(joined((gates.w1, gates.w3))), independent(block.mlp.c_proj)),
+            gated(independent(concatenated((gates.w1, gates.w3))), independent(block.mlp.c_proj)),
         )
 
 
@@ -72,7 +72,7 @@ def fused(network: FirstStage) -> FusedFirstStage:
     """Return the network's form for single ids. It joins the weights of parallel products; the network's own
     become views, under their names.
     """
-    return kept(network, "fused", lambda: FusedFirstStage(network))
+    return built_once(network, "fused", lambda: FusedFirstStage(network))
 
 
 def _head(network: FirstStage) -> Callable[[mx.array], mx.array]:

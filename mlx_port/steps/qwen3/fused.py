@@ -15,9 +15,9 @@ from mlx_port.qwen3.blocks import TransformerLayer
 from mlx_port.qwen3.qwen3 import Qwen3
 from mlx_port.sampling import draw_rows
 from mlx_port.steps.chain import chain
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
 from mlx_port.steps.fused_stack import FusedStack, StackLayer, attending, trial_cache
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
 from mlx_port.steps.row_keys import attend_row
 from mlx_port.steps.rows import independent
 from mlx_port.steps.spin import Spins
@@ -36,7 +36,7 @@ class FusedQwen3:
         self.network, config = network, network.config
         talker, predictor = network.talker, network.talker.code_predictor
         self.kind = talker.model.codec_embedding.weight.dtype
-        self.table = joined((talker.model.codec_embedding, *predictor.model.codec_embedding))
+        self.table = concatenated((talker.model.codec_embedding, *predictor.model.codec_embedding))
         starts = config.vocab_size + config.codebook_size * np.arange(predictor.stages)
         self.offsets = mx.array([0, *starts.tolist()])
         self.talker = FusedStack(
@@ -53,20 +53,20 @@ class FusedQwen3:
         )
         self.scales = config.talker.head_dim**-0.5, config.predictor.head_dim**-0.5  # of attention
         self.head = independent(talker.codec_head)
-        self.heads = [independent(one) for one in predictor.lm_head]
+        self.heads = [independent(item) for item in predictor.lm_head]
         self.projection = independent(predictor.small_to_mtp_projection)
         text = talker.text_projection
         self.text = talker.model.text_embedding, independent(text.linear_fc1), independent(text.linear_fc2)
         self.spins = Spins(talker.rotary(0, config.max_positions))
         table = Spins(predictor.rotary(0, config.n_codebooks)).table
-        self.places = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
+        self.rotations = [*mx.split(table, len(table))]  # (1, 2, E/2) each, as from Spins
         self.drawings: dict[tuple[Sampler, Sampler], FrameDraws] = {}
         self.start, self.embed = chain(self.talker.start), chain(self._embed)
-        mx.eval(self.offsets, self.places)
+        mx.eval(self.offsets, self.rotations)
 
-    def hidden(self, x: mx.array, places: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
-        """Run the talker. x: (R, D).  places: (R,), positions; the caches are at these. → (R, D), normed."""
-        spin = self.spins(places)
+    def hidden(self, x: mx.array, positions: np.ndarray, cache: Sequence[RowCache]) -> mx.array:
+        """Run the talker. x: (R, D).  positions: (R,), where the caches are. → (R, D), normed."""
+        spin = self.spins(positions)
         return self.talker.run(self.start(x, spin), spin, attending(cache, self.scales[0]))
 
     def logits(self, hidden: mx.array) -> mx.array:
@@ -80,16 +80,16 @@ class FusedQwen3:
         shape = rows, stack.num_key_value_heads, config.n_codebooks, stack.head_dim
         return [[mx.zeros(shape, self.kind), mx.zeros(shape, self.kind)] for _ in self.predictor.layers]
 
-    def read(self, x: mx.array, place: int, frame: Frame) -> mx.array:
+    def read(self, x: mx.array, position: int, frame: Frame) -> mx.array:
         """Let the predictor read a row of each text, (R, D) of the talker's width. → (R, E), normed."""
 
         def attend(layer: int, queries: mx.array, *fresh: mx.array) -> mx.array:
             for held, new in zip(frame[layer], fresh, strict=True):
-                held[:, :, place : place + 1] = new
-            keys, values = (held[:, :, : place + 1] for held in frame[layer])
+                held[:, :, position : position + 1] = new
+            keys, values = (held[:, :, : position + 1] for held in frame[layer])
             return attend_row(queries, keys, values, None, self.scales[1])
 
-        spin = self.places[place]
+        spin = self.rotations[position]
         return self.predictor.run(self.predictor.start(self.projection(x), spin), spin, attend)
 
     def stage(self, stage: int, hidden: mx.array) -> mx.array:
@@ -113,10 +113,10 @@ class FusedQwen3:
     def _embed(self, frames: mx.array, ids: mx.array) -> mx.array:
         """Sum the embeddings of frames, (R, Q), and of the id of the text that goes with each. → (R, D)."""
         embedding, first, second = self.text
-        heard = self.table(mx.maximum(frames, 0) + self.offsets)  # (R, Q, D)
-        x = heard[:, 0]
-        for book in range(1, heard.shape[1]):
-            x = x + heard[:, book]
+        embedded = self.table(mx.maximum(frames, 0) + self.offsets)  # (R, Q, D)
+        x = embedded[:, 0]
+        for book in range(1, embedded.shape[1]):
+            x = x + embedded[:, book]
         return x + second(nn.silu(first(embedding(ids))))
 
 
@@ -170,25 +170,25 @@ class FrameDraws:
 
 def fused(network: Qwen3) -> FusedQwen3:
     """Return the form of the networks for single frames; built again only for other weights."""
-    return kept(network, "steps", lambda: FusedQwen3(network))
+    return built_once(network, "steps", lambda: FusedQwen3(network))
 
 
 def _layers(layers: Iterable[nn.Module], config: Qwen3StackConfig, kind: mx.Dtype) -> list[StackLayer]:
     """Join the parallel weights of layers."""
-    return [_layer(each, config, kind) for each in cast(Iterable[TransformerLayer], layers)]
+    return [_layer(layer, config, kind) for layer in cast(Iterable[TransformerLayer], layers)]
 
 
 def _layer(layer: TransformerLayer, config: Qwen3StackConfig, kind: mx.Dtype) -> StackLayer:
     attention, mlp = layer.self_attn, layer.mlp
     gains = attention.q_norm.weight, attention.k_norm.weight
-    gate_up, down = independent(joined((mlp.gate_proj, mlp.up_proj))), independent(mlp.down_proj)
+    gate_up, down = independent(concatenated((mlp.gate_proj, mlp.up_proj))), independent(mlp.down_proj)
 
     def feed(x: mx.array) -> mx.array:
         gate, up = mx.split(gate_up(x), 2, axis=-1)
         return down(nn.silu(gate) * up)
 
     return StackLayer(
-        independent(joined((attention.q_proj, attention.k_proj, attention.v_proj))),
+        independent(concatenated((attention.q_proj, attention.k_proj, attention.v_proj))),
         Splitting(config, gains, config.rms_norm_eps, kind),
         independent(attention.o_proj),
         (layer.input_layernorm, layer.post_attention_layernorm),

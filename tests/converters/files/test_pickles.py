@@ -273,7 +273,7 @@ def test_an_expanded_tensor_is_read(tmp_path, count, shape, strides, zipped):
     torch.save({"a": view}, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
     checkpoint = TorchCheckpoint(tmp_path / "x.pt")
     np.testing.assert_array_equal(checkpoint.read("a"), view.numpy())
-    pieces = np.concatenate([np.ravel(piece) for piece in checkpoint.pieces("a", 5)])
+    pieces = np.concatenate([np.ravel(piece) for piece in checkpoint.blocks("a", 5)])
     np.testing.assert_array_equal(pieces, view.numpy().ravel())
 
 

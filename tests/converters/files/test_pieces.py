@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from converters.files.pieces import PIECE, ScratchMemory, all_finite, pieces
+from converters.files.blocks import PIECE, ScratchMemory, all_finite, blocks
 
 
 @pytest.mark.parametrize(("count", "size", "expected"), [(0, 3, []), (3, 3, [3]), (7, 3, [3, 3, 1])])
 def test_pieces_join_to_the_array(count, size, expected):
     array = np.arange(2 * count).reshape(2, count)[:1]
-    found = list(pieces(array, size))
+    found = list(blocks(array, size))
     assert [len(piece) for piece in found] == expected
     np.testing.assert_array_equal(np.concatenate([np.zeros(0), *found]), array[0])
 

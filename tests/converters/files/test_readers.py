@@ -43,10 +43,10 @@ def test_every_dtype_from_both_formats(tmp_path, dtype):
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
         if tensor.is_floating_point():
-            parts = [piece.copy() for piece in checkpoint.pieces("a", 8)]
+            parts = [piece.copy() for piece in checkpoint.blocks("a", 8)]
             assert [len(piece) for piece in parts] == [8, 8, 8, 6]
             np.testing.assert_array_equal(np.concatenate(parts), expected.reshape(-1))
-            assert list(checkpoint.pieces("empty", 8)) == []
+            assert list(checkpoint.blocks("empty", 8)) == []
         assert checkpoint.shapes == {"a": (3, 5, 2), "empty": (0, 5, 2), "scalar": ()}
         assert checkpoint.read("empty").shape == (0, 5, 2)
         assert checkpoint.read("scalar").shape == ()

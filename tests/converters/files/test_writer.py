@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from converters import convert as converting
-from converters.convert import ConversionPlan, convert
+from converters.convert import PartOutline, convert
 from converters.files.writer import SafetensorsWriter, TensorEntry, shards
 from converters.published import open_published
 from tests.converters.folders import assert_same, left_in, read_all
@@ -19,8 +19,8 @@ from tts_core.files.header import read_header
     [({"surprise": 1}, "unknown surprise"), ({"delay_pattern": [0]}, "delay"), ({"dtype": "int7"}, "int7")],
 )
 def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkeypatch, change, said):
-    config = ConversionPlan.config
-    monkeypatch.setattr(ConversionPlan, "config", lambda self: config(self) | change)
+    config = PartOutline.config
+    monkeypatch.setattr(PartOutline, "config", lambda self: config(self) | change)
     with pytest.raises(CheckpointError, match=said):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []

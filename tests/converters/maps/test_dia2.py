@@ -8,7 +8,7 @@ import pytest
 
 from converters.maps.dia2 import rules
 from converters.published import open_published
-from converters.rules.plan import plan
+from converters.rules.assignment import assigned
 from tests.tiny.dia2 import published_dia2
 from tests.tiny.networks import dia2_config
 from tts_core.dia2.config import parameter_shapes
@@ -28,12 +28,14 @@ def test_sets_of_weights_close_the_gaps_of_the_schedule():
         )
 
     shapes = {theirs(name): shape for name, shape in parameter_shapes(config).items()}
-    moves = plan(rules(config), shapes, parameter_shapes(config))
+    moves = assigned(rules(config), shapes, parameter_shapes(config))
     assert {move.target: move.sources[0] for move in moves} == {
         name: theirs(name) for name in parameter_shapes(config)
     }
     with pytest.raises(CheckpointError, match=r"unexpected: depformer\.depformer_in\.3\.weight"):
-        plan(rules(config), shapes | {"depformer.depformer_in.3.weight": (12, 20)}, parameter_shapes(config))
+        assigned(
+            rules(config), shapes | {"depformer.depformer_in.3.weight": (12, 20)}, parameter_shapes(config)
+        )
 
 
 def test_a_published_folder_is_read(tmp_path):

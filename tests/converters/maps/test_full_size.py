@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.lib.checkpoints import DAC_CONFIG, DIA_CONFIG, FIRST_STAGE, SECOND_STAGE
 from converters.maps.table import layouts, recognize
-from converters.rules.plan import Move, dropped, plan
+from converters.rules.assignment import Move, assigned, dropped
 from tts_core import models
 from tts_core.codecs import dac, encodec
 from tts_core.codecs.encodec import ENCODEC_24KHZ
@@ -112,7 +112,7 @@ def key_list(name: str) -> Shapes:
 def planned(name: str, shapes: Shapes) -> list[Move]:
     layout, config, *_ = LISTS[name]
     known = layouts()[layout]
-    return plan(known.rules(config), shapes, models.network(known.kind).parameter_shapes(config))
+    return assigned(known.rules(config), shapes, models.network(known.kind).parameter_shapes(config))
 
 
 def left(name: str, shapes: Shapes) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from converters.maps.mbd import rules
 from converters.published import open_published
-from converters.rules.plan import plan
+from converters.rules.assignment import assigned
 from tests.tiny.mbd import CONFIG, FIRST, SCHEDULE, published_content, write_published
 from tests.tiny.networks import tiny
 from tts_core.codecs.mbd import (
@@ -25,7 +25,7 @@ def test_one_level_and_no_processor_leave_no_rule_idle():
         name.replace("bands.", "").replace(".unet.", ".model_state."): shape
         for name, shape in parameter_shapes(config).items()
     }
-    assert len(plan(rules(config), shapes, parameter_shapes(config))) == len(shapes)
+    assert len(assigned(rules(config), shapes, parameter_shapes(config))) == len(shapes)
 
 
 @pytest.fixture(scope="module")

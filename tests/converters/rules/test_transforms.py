@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from converters.files.pieces import pieces
+from converters.files.blocks import blocks
 from converters.rules.transforms import (
     CONCAT_ROWS,
     FOLD_WEIGHT_NORM,
@@ -55,7 +55,7 @@ def test_a_result_that_is_filled_from_pieces(columns, same):
     assert transform.gradual is not None
     expected = apply(transform, kernel)
     found = np.full_like(expected, np.nan)
-    transform.gradual.fill(found, pieces(kernel, transform.gradual.size))
+    transform.gradual.fill(found, blocks(kernel, transform.gradual.size))
     np.testing.assert_array_equal(found, expected)
 
 

@@ -14,7 +14,8 @@ import pytest
 from benchmarks import macs
 from converters.published import open_published
 from mlx_port.commands.bench import cases, command, measure, report, sweep
-from mlx_port.commands.bench.cases import check_fits, choose_subject, plan, report_forms
+from mlx_port.commands.bench.cases import check_fits, choose_subject, report_forms
+from mlx_port.commands.bench.cases import fitting as plan
 from mlx_port.commands.bench.measure import Stopwatch
 from mlx_port.commands.bench.parts import RandomParts
 from mlx_port.runtime import switches
@@ -282,7 +283,7 @@ def test_a_report_has_rows_of_every_model_and_makes_the_page(capsys, tiny, monke
     assert metavoice[7:] == ["2.0", "0.10", "0.50", "1.00"]
     assert macs.page(tmp_path).endswith(out)
 
-    monkeypatch.setattr(cases, "plan", lambda *_, **__: pytest.fail("planned"))
+    monkeypatch.setattr(cases, "fitting", lambda *_, **__: pytest.fail("planned"))
     assert run(capsys, "--report", "--server", "http://127.0.0.1:1")[0] == 2
 
 

@@ -26,7 +26,7 @@ from mlx_port.commands.bench.load.figures import (
 from mlx_port.commands.bench.load.plot import plot
 from mlx_port.commands.bench.load.post import Address, read_address
 from mlx_port.commands.bench.load.report import report, table
-from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, arrivals, at_rate, run
+from mlx_port.commands.bench.load.run import TEXTS, LoadSchedule, arrivals, at_rate, run
 from mlx_port.commands.bench.load.sound import PcmMeter, WavMeter, meter
 from mlx_port.commands.bench.load.target import LoadTarget
 from tests.mlx_port.commands import virtual_loop
@@ -179,13 +179,13 @@ def test_a_slow_answer_delays_no_later_request():
             await asyncio.sleep(9 - now())
         return Answer(planned, sent[-1], now() + 0.5, ((now() + 0.125, 1.0),))
 
-    plan = LoadPlan(["a"], [8], 12, 3, 1)
+    plan = LoadSchedule(["a"], [8], 12, 3, 1)
     load = virtual_loop.run(at_rate(ask, plan, 8))
     planned = list(arrivals(8, 12, 3))
-    assert [one.planned - load.start for one in load.answers] == pytest.approx(planned)
+    assert [one.due - load.start for one in load.answers] == pytest.approx(planned)
     assert sent == pytest.approx([load.start + moment for moment in planned])
     for one in load.answers:
-        waits = max(0, 9 - one.planned) if 4 <= one.planned < 9 else 0
+        waits = max(0, 9 - one.due) if 4 <= one.due < 9 else 0
         assert one.first == pytest.approx(waits + 0.125)
     stalled = sum(4 <= moment < 9 for moment in planned)
     assert peak(load.answers) >= stalled
@@ -198,7 +198,7 @@ def test_rates_end_with_the_first_that_is_too_much():
         return Answer(planned, now, now, ((now, 1.0),), error)
 
     seen: list[str] = []
-    plan = LoadPlan(TEXTS, [2, 4, 8, 16], 10, 0, 3)
+    plan = LoadSchedule(TEXTS, [2, 4, 8, 16], 10, 0, 3)
     loads = virtual_loop.run(run(ask, plan, seen.append))
     assert [load.rate for load in loads] == [None, 2, 4, 8]
     assert len(loads[0].answers) == 3
@@ -257,7 +257,7 @@ def spoken(stub, tmp_path, monkeypatch, program):
 
 def test_a_request_is_openais_and_its_answer_is_timed_as_it_comes(tmp_path, monkeypatch):
     stub, asking = Stub(SPOKEN), speaker(key="secret", more={"stream": True})
-    found = spoken(stub, tmp_path, monkeypatch, asking.ask("Hello.", 0.0))
+    found = spoken(stub, tmp_path, monkeypatch, asking.send("Hello.", 0.0))
     assert found.error is None
     assert (found.first, found.whole, found.sound) == (0.25, 1.5, 1.5)
     assert play(found.parts) == Playback(1, 0.5, 0.25)
@@ -282,7 +282,7 @@ def test_a_request_is_openais_and_its_answer_is_timed_as_it_comes(tmp_path, monk
     ],
 )
 def test_every_kind_of_body(tmp_path, monkeypatch, turns):
-    found = spoken(Stub(turns), tmp_path, monkeypatch, speaker().ask("a", 0.0))
+    found = spoken(Stub(turns), tmp_path, monkeypatch, speaker().send("a", 0.0))
     assert (found.error, found.sound) == (None, 0.5)
 
 
@@ -305,16 +305,16 @@ def test_every_kind_of_body(tmp_path, monkeypatch, turns):
     ],
 )
 def test_every_failure_has_its_kind(tmp_path, monkeypatch, turns, error, sound):
-    found = spoken(Stub(turns), tmp_path, monkeypatch, speaker().ask("a", 0.0))
+    found = spoken(Stub(turns), tmp_path, monkeypatch, speaker().send("a", 0.0))
     assert (found.error, found.sound) == (error, sound)
     assert found.whole == (30.0 if error == "timeout" else 0.0)
 
 
 def test_a_whole_run_by_the_clock(tmp_path, monkeypatch):
     """Every answer has its first sound after 250 ms, a gap of half a second, and 1.5 s of sound in 1.5 s."""
-    plan = LoadPlan(TEXTS, [0.5, 2], 20, 1, 2)
+    plan = LoadSchedule(TEXTS, [0.5, 2], 20, 1, 2)
     stub = Stub(SPOKEN)
-    loads = spoken(stub, tmp_path, monkeypatch, run(speaker().ask, plan, lambda line: None))
+    loads = spoken(stub, tmp_path, monkeypatch, run(speaker().send, plan, lambda line: None))
     found = report(speaker(), plan, loads)
     counts = [2, *(len(list(arrivals(rate, 20, 1))) for rate in plan.rates)]
     assert [load["done"] for load in found["loads"]] == counts
@@ -339,7 +339,7 @@ def check_plot(drawn: str, rates: int) -> None:
 
 def test_the_plot_of_a_server_that_answers_nothing_is_empty():
     loads = [Load(None, 0.0, 1.0, [answer(0, 0, 1, error="<500>")])]
-    found = report(speaker(), LoadPlan(["a"], [1], 10, 0, 1), loads)
+    found = report(speaker(), LoadSchedule(["a"], [1], 10, 0, 1), loads)
     check_plot(plot(found), rates=0)
     assert "errors: 1 of <500>" in table(found)
     assert "not run: 1 a second" in table(found)

@@ -23,7 +23,7 @@ def system(request, monkeypatch, tmp_path):
     monkeypatch.setattr(service.sys, "platform", request.param)
     monkeypatch.setenv("HOME", str(tmp_path / "ho me"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for name in service.KEPT:
+    for name in service.PASSED_ON:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLX_PORT_API_KEY", KEY)
     (tmp_path / "my dia").mkdir()

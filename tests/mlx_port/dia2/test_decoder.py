@@ -117,7 +117,7 @@ def test_weights_are_stored_once() -> None:
 
 def running(config: Dia2Config, **changes: Any) -> tuple[Any, GivenText]:
     text = GivenText([np.ones(2 + config.n_streams, np.int32)], USUAL, HostNoise(1), **changes)
-    batch = make_slots(network(config, mx.float32), texts=2, room=50)
+    batch = make_slots(network(config, mx.float32), texts=2, capacity=50)
     batch.join({0: text})
     return batch, text
 
@@ -144,7 +144,7 @@ def test_codes_stay_on_the_device() -> None:
     (one, text), (other, _) = running(config), running(config)
     drawn, known = one.launch(1), other.read(other.launch(1))[0, 0]
     text.steps = [first, np.array([5, 3, *[FREE] * len(known)], np.int32)]
-    other.plan.texts[0].inputs.steps = [first, np.array([5, 3, *known], np.int32)]
+    other.rows.texts[0].inputs.steps = [first, np.array([5, 3, *known], np.int32)]
     np.testing.assert_array_equal(one.read(one.launch(1)), other.read(other.launch(1)))
     np.testing.assert_array_equal(one.read(drawn)[0, 0], known)
     for own, theirs in zip(one.caches, other.caches, strict=True):
@@ -159,7 +159,7 @@ def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: 
     bare = Dia2Choice(1.0, 0, 0.7, 5)
 
     def drawn() -> list[np.ndarray]:
-        batch, found = make_slots(build("mlx", tiny(config, seed=8)).network, texts=2, room=50), []
+        batch, found = make_slots(build("mlx", tiny(config, seed=8)).network, texts=2, capacity=50), []
         ids, free = (
             np.ones(2 + config.n_streams, np.int32),
             np.array([5, 3, *[FREE] * config.n_streams], np.int32),

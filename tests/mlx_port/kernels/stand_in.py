@@ -56,7 +56,7 @@ class StandIn:
         patch.setattr(mx.metal, "is_available", lambda: metal)
         patch.setattr(Kernel, "__call__", lambda kernel, inputs, **how: self.call(kernel, inputs, **how))
         patch.setattr(results, "known", self.known)
-        patch.setattr(results, "keep", lambda *_: None)
+        patch.setattr(results, "record", lambda *_: None)
         patch.setattr(attention_support, "LONG", 8)  # small models have shorter texts
         self.forget()
 

@@ -12,7 +12,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, attention_support, noise, norm_turn, results, rows, source, turn
+from mlx_port.kernels import add_norm, attention_support, noise, norm_rotate, results, rows, source
+from mlx_port.kernels import rotate as turn
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from mlx_port.steps.splitting import Splitting
@@ -30,7 +31,7 @@ TRIALS: list[tuple[Any, ...]] = [
     (add_norm.trial, mx.float32, mx.float32, mx.float16, mx.float16),
     *((rows.quantized_trial, HALF, bits, 64, wide) for bits in (4, 8) for wide in (0, rows.WIDE)),
     *((attention_support.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
-    *((norm_turn.trial, dtype, dtype) for dtype in (mx.float32, HALF, mx.float16)),
+    *((norm_rotate.trial, dtype, dtype) for dtype in (mx.float32, HALF, mx.float16)),
 ]
 
 
@@ -157,7 +158,7 @@ def test_turn(dtype: mx.Dtype, pairs: bool) -> None:
     x = random((count, (heads + 2 * kept) * width), dtype)
     angles = random((count, width // 2), mx.float32, 1)
     spin = mx.stack([mx.cos(angles), mx.sin(angles)], axis=1)
-    queries, fresh = turn.turn(x, spin, heads, pairs=pairs)
+    queries, fresh = turn.rotate_heads(x, spin, heads, pairs=pairs)
     parts = x.reshape(count, -1, 1, width)
     rotation = spin[:, 0][:, None, None], spin[:, 1][:, None, None]
     expected = (rotate_pairs if pairs else rotate)(parts[:, : heads + kept], rotation)
@@ -175,7 +176,7 @@ def test_norm_turn(dtype: mx.Dtype, heads: int, kept: int, width: int, spins: in
     spin = mx.stack([mx.cos(angles), mx.sin(angles)], axis=1).astype(dtype)
     stack: Any = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kept, head_dim=width)
     split = Splitting(stack, [random((width,), mx.float32, seed) for seed in (2, 3)], 1e-5, dtype)
-    queries, fresh = norm_turn.norm_turn(x, spin, split.gains, heads, 1e-5)
+    queries, fresh = norm_rotate.norm_rotate(x, spin, split.gains, heads, 1e-5)
     with mock.patch.object(source, "passes", return_value=False):
         plain = split(x, spin)
     for found, expected in zip((queries, fresh[0]), plain[:2], strict=True):

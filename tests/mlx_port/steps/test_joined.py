@@ -8,7 +8,7 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.steps.joined import Separate, joined
+from mlx_port.steps.concatenated import Separate, concatenated
 
 X = mx.random.normal((3, 64), key=mx.random.key(1))
 
@@ -27,7 +27,7 @@ def three(*, bias: bool = False, bits: tuple[int, ...] = ()) -> list:
 def test_outputs_are_those_of_each_layer(bias: bool, bits: tuple[int, ...]) -> None:
     layers = three(bias=bias, bits=bits)
     apart = [np.array(layer(X)) for layer in layers]
-    whole = joined(layers)
+    whole = concatenated(layers)
     np.testing.assert_allclose(np.array(whole(X)), np.concatenate(apart, axis=1), rtol=1e-6, atol=1e-6)
     for layer, before in zip(layers, apart, strict=True):
         np.testing.assert_array_equal(np.array(layer(X)), before)  # views under their old names
@@ -41,7 +41,7 @@ def test_names_and_shapes_stay() -> None:
 
     module = Attention()
     before = shapes(module)
-    joined((module.q_proj, module.k_proj, module.v_proj))
+    concatenated((module.q_proj, module.k_proj, module.v_proj))
     assert shapes(module) == before
 
 
@@ -54,16 +54,16 @@ def test_nothing_is_stored_twice() -> None:
     layers = [nn.Linear(1024, 1024, bias=False) for _ in range(3)]
     mx.eval([layer.parameters() for layer in layers])
     before = mx.get_active_memory()
-    joined(layers)
+    concatenated(layers)
     assert mx.get_active_memory() - before < 1024 * 1024
 
 
 def test_joined_layers_are_joined_once() -> None:
     layers = three()
-    whole = joined(layers)
-    assert joined(layers) is whole
+    whole = concatenated(layers)
+    assert concatenated(layers) is whole
     layers[1].weight = mx.ones_like(layers[1].weight)  # loaded anew
-    again = joined(layers)
+    again = concatenated(layers)
     assert again is not whole
     np.testing.assert_allclose(np.array(again(X))[:, 32], np.array(X.sum(axis=1)), rtol=1e-5)
 
@@ -78,6 +78,6 @@ def test_layers_quantized_otherwise_stay_apart(other: dict[str, Any]) -> None:
     how: dict[str, Any] = {"group_size": 32, "bits": 4} | other
     layers[1] = nn.QuantizedLinear.from_linear(nn.Linear(64, 8, bias=False), **how)
     apart = np.concatenate([np.array(layer(X)) for layer in layers], axis=1)
-    whole = joined(layers)
+    whole = concatenated(layers)
     assert isinstance(whole, Separate)
     np.testing.assert_array_equal(np.array(whole(X)), apart)

@@ -3,8 +3,8 @@
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.steps.joined import joined
-from mlx_port.steps.kept import kept
+from mlx_port.steps.concatenated import concatenated
+from mlx_port.steps.forms import built_once
 
 
 class Pair(nn.Module):
@@ -17,12 +17,12 @@ def test_a_form_is_built_once_per_key_and_weights() -> None:
     network, built = Pair(), list[str]()
 
     def form(name: str) -> object:
-        joined((network.first, network.second))  # replaces parameters by views
+        concatenated((network.first, network.second))  # replaces parameters by views
         built.append(name)
         return object()
 
     def found(name: str) -> object:
-        return kept(network, name, lambda: form(name))
+        return built_once(network, name, lambda: form(name))
 
     one = found("a")
     assert found("a") is one
@@ -37,5 +37,5 @@ def test_a_form_is_built_once_per_key_and_weights() -> None:
 def test_a_form_is_no_parameter() -> None:
     network = Pair()
     names = set(network.parameters())
-    kept(network, "a", lambda: mx.zeros(3))
+    built_once(network, "a", lambda: mx.zeros(3))
     assert set(network.parameters()) == names

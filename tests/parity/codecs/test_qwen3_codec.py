@@ -6,7 +6,7 @@ import pytest
 from tests.parity.codecs.kinds import QWEN3, bench
 from tests.tiny.inputs import normal
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, original_pieces
+from tts_core.codecs.qwen3_codec import QWEN3_CODEC_12HZ, original_windows
 
 
 @pytest.mark.parametrize("samples", [1, 59, 60, 61, 700])
@@ -23,8 +23,8 @@ def test_encoding_is_equal_in_any_windows(samples: int, monkeypatch: pytest.Monk
 
 def test_original_pieces() -> None:
     """Pieces of 300 frames, each with 25 of context; the published transformer reads more than that."""
-    [first, *others] = pieces = original_pieces(700)
+    [first, *others] = pieces = original_windows(700)
     spans = [(piece.first, piece.start, piece.stop) for piece in pieces]
     assert spans == [(0, 0, 300), (275, 300, 600), (575, 600, 700)]
-    assert (original_pieces(300), len(others)) == ([first], 2)
+    assert (original_windows(300), len(others)) == ([first], 2)
     assert QWEN3_CODEC_12HZ.decoder.sliding_window > 25

@@ -43,7 +43,7 @@ def pieces(side: CodecSide, codes: np.ndarray, stops: Sequence[int]) -> tuple[np
     """Decode a stream up to each stop. → (B, L), and the state after it."""
     state, made, start = None, [], 0
     for stop in stops:
-        samples, state = side.codec.decode_piece(codes[:, :, start:stop], state)
+        samples, state = side.codec.decode_window(codes[:, :, start:stop], state)
         made.append(side.numpy(samples))
         start = stop
     return np.concatenate(made, axis=1), state
@@ -90,8 +90,8 @@ def test_a_piece_that_fails_changes_nothing(name: str, monkeypatch: pytest.Monke
             with monkeypatch.context() as patch:
                 patch.setattr(carried, "_leave", failing(carried._leave, place))
                 with pytest.raises(MemoryError):
-                    side.codec.decode_piece(codes[:, :, 7:12], state)
-            again, _ = side.codec.decode_piece(codes[:, :, 7:12], state)
+                    side.codec.decode_window(codes[:, :, 7:12], state)
+            again, _ = side.codec.decode_window(codes[:, :, 7:12], state)
             np.testing.assert_array_equal(side.numpy(again), wanted[:, -again.shape[1] :])
 
 
@@ -125,7 +125,7 @@ def mixture(side: CodecSide, codes: np.ndarray, calls: Sequence[tuple[list[int],
     made = list[list[np.ndarray]]([] for _ in codes)
     for rows, count in calls:
         read = np.stack([codes[row, :, done[row] : done[row] + count] for row in rows])
-        samples, after = side.codec.decode_piece(read, [states[row] for row in rows])
+        samples, after = side.codec.decode_window(read, [states[row] for row in rows])
         for row, found, state in zip(rows, side.numpy(samples), after, strict=True):
             made[row].append(found)
             states[row], done[row] = state, done[row] + count
@@ -139,8 +139,8 @@ def test_a_row_has_no_memory_of_its_neighbors(name: str) -> None:
         _, states = pieces(side, codes_of(name), [7])
         broken = [state._replace(arrays=tuple(x * np.nan for x in state.arrays)) for state in states[:-1]]
         codes = codes_of(name)[:, :, 7:9]
-        wanted, _ = side.codec.decode_piece(codes, states)
-        found, after = side.codec.decode_piece(codes, [*broken, states[-1]])
+        wanted, _ = side.codec.decode_window(codes, states)
+        found, after = side.codec.decode_window(codes, [*broken, states[-1]])
         np.testing.assert_array_equal(side.numpy(found)[-1], side.numpy(wanted)[-1])
         assert np.isnan(side.numpy(found)[:-1]).all(axis=1).any()
         assert all(np.isfinite(side.numpy(x)).all() for x in after[-1].arrays)
@@ -165,7 +165,7 @@ def decode_next(
 ) -> tuple[list[np.ndarray], list[DacStream]]:
     config = side.codec.config
     [fed] = {frames_fed(config, *each, **how) for each in zip(passages, streams, strict=True)}
-    pending, after = launch_next(config, side.codec.decode_piece, host, passages, streams, fed=fed)
+    pending, after = launch_next(config, side.codec.decode_window, host, passages, streams, fed=fed)
     return pending.take(), after
 
 
@@ -191,7 +191,7 @@ class DacRun(NamedTuple):
         state, made, start, last = None, [], 0, max(self.frames) + self.ahead
         for stop in (*self.stops, last):
             ends = [end if stop > end else None for end in self.frames]
-            samples, state = side.codec.decode_piece(self.codes[:, :, start:stop], state, ends)
+            samples, state = side.codec.decode_window(self.codes[:, :, start:stop], state, ends)
             made.append(side.numpy(samples))
             start = stop
         late, every = dac.delay(self.config), np.concatenate(made, axis=1)
@@ -254,7 +254,7 @@ def test_delayed_streams_of_other_ages_share_a_call(name: str) -> None:
 def test_a_delayed_state_has_the_numbers_that_the_plan_counts(name: str) -> None:
     sides = bench_of_config(DAC[name])
     for side in (sides.torch32, sides.side):
-        _, state = side.codec.decode_piece(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
+        _, state = side.codec.decode_window(np.zeros((2, DAC[name].n_codebooks, 1), np.int32), None)
         for row in state:
             assert sum(side.numpy(array).size for array in row.arrays) == dac.carried(DAC[name])
 

@@ -87,7 +87,7 @@ def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = CodecPolicy(max_frames=16, first_frames=4)
     pieces = [random_codes(TINY, 1, frames)[0] for frames in (40, 17, 0, 40, 3)]
     host = side.module("host").Host(vocoder.head.out)
-    decode_pieces = partial(vocos_calls.decode_pieces, vocoder, host)
+    decode_pieces = partial(vocos_calls.decode_codes, vocoder, host)
 
     def decoded() -> tuple[list[np.ndarray], int]:
         counted = list[int]()

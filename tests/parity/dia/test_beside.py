@@ -12,7 +12,7 @@ from tests.sides import YARDSTICK
 from tests.tiny.dia import compose
 from tests.tiny.dia_served import requests, served
 from tests.tiny.networks import dia_config, tiny
-from tts_core.results import join
+from tts_core.results import merge
 
 pytestmark = pytest.mark.rest
 
@@ -28,14 +28,14 @@ def test_streams_share_calls_beside_the_steps(monkeypatch: pytest.MonkeyPatch) -
     weights = tiny(dia_config(positions=400, text_positions=300), seed=3, eos=1.3)
     pipeline = compose(YARDSTICK, weights, tiny("dac"))
     asked, shapes = requests(pipeline), list[tuple[int, int]]()
-    engine, expected = pipeline.engine, [join(list(pipeline.speak(one))) for one in asked]
-    decode_piece = engine._decode_piece
+    engine, expected = pipeline.engine, [merge(list(pipeline.speak(one))) for one in asked]
+    decode_window = engine._decode_window
 
     def noted(codes: Any, *given: Any) -> Any:
         shapes.append((codes.shape[0], codes.shape[2]))
-        return decode_piece(codes, *given)
+        return decode_window(codes, *given)
 
-    monkeypatch.setattr(engine, "_decode_piece", noted)
+    monkeypatch.setattr(engine, "_decode_window", noted)
     monkeypatch.setattr(engine, "host", OnCuda(engine.host))
     policy = engine.windows(None, streamed=True)
     engine.prepare(policy, 5)

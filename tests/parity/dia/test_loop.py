@@ -142,10 +142,10 @@ def test_the_unconditional_row_collapses(side: Side, cross_rope: bool) -> None:
         return of.numpy(net(of.array(rows), net.new_cache(), source))
 
     plain_form = logits(ORACLE, exact, plain.two_row_source(ORACLE, exact, tokens))
-    collapsed = logits(ORACLE, exact, exact.read([ORACLE.array(tokens)], exact.encode_nothing()))
+    collapsed = logits(ORACLE, exact, exact.read([ORACLE.array(tokens)], exact.encode_empty()))
     np.testing.assert_allclose(collapsed, plain_form, rtol=0, atol=1e-12)
     assert_within(
-        logits(side, network, network.read([side.array(tokens)], network.encode_nothing())),
+        logits(side, network, network.read([side.array(tokens)], network.encode_empty())),
         logits(side, network, plain.two_row_source(side, network, tokens)),
         plain_form,
         "collapsed unconditional row",
@@ -158,7 +158,7 @@ def test_the_unconditional_row_reads_no_text() -> None:
     def run(side: Side) -> np.ndarray:
         network = pipeline(side, False).engine.network if side is not ORACLE else oracle(False)
         zeros = side.array(np.zeros((1, 50), np.int32))
-        return side.numpy(network.model.encoder(zeros)) - side.numpy(network.encode_nothing())
+        return side.numpy(network.model.encoder(zeros)) - side.numpy(network.encode_empty())
 
     assert np.abs(run(ORACLE)).max() < 1e-13
     assert_parity("encoded zeros", lambda side: run(side) + 1)

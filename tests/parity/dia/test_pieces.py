@@ -16,14 +16,14 @@ from tests.tiny.noise import CountingNoise
 from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core.audio.joining import PAUSE
-from tts_core.audio.joining import join as join_waves
+from tts_core.audio.splicing import PAUSE
+from tts_core.audio.splicing import splice as join_waves
 from tts_core.dia.options import DiaOptions
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import Plan
 from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.serving.session import Part
 from tts_core.speaking.running import Running
 
@@ -155,14 +155,14 @@ def test_each_piece_is_what_it_is_alone(side: Side) -> None:
 def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces that only need the first run together, or fewer if memory is short, with the same codes."""
     voice, running = pipeline(side), list[int]()
-    turn = Running.turn
+    turn = Running.advance
 
     def counted(slots: Running) -> Any:
         if slots.taken and (not running or running[-1] != len(slots.taken)):
             running.append(len(slots.taken))
         return turn(slots)
 
-    monkeypatch.setattr(Running, "turn", counted)
+    monkeypatch.setattr(Running, "advance", counted)
     voice.generate(TEXT, seed=SEED)
     assert running[:2] == [1, 3]
     running.clear()
@@ -197,7 +197,7 @@ def test_pieces_in_which_nothing_is_said(side: Side) -> None:
     mute = next(result for result in results if result.pieces[0].codes.shape[1] == 0)
     assert [piece.prompt for piece in mute.pieces] == [None] * 4
     assert mute.finish_reason == "stop"
-    joined = join(list(voice.stream(TEXT, seed=mute.seed)))
+    joined = merge(list(voice.stream(TEXT, seed=mute.seed)))
     np.testing.assert_array_equal(joined.codes, mute.codes)
     np.testing.assert_array_equal(joined.audio, mute.audio)
 
@@ -230,7 +230,7 @@ def test_the_next_piece_begins_before_the_sound_of_the_one_before(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the device decodes beside the steps, and late; the speech is the same."""
-    expected = join(list(pipeline(side).speak(pipeline(side).request(PAUSED, DiaOptions(seed=3)))))
+    expected = merge(list(pipeline(side).speak(pipeline(side).request(PAUSED, DiaOptions(seed=3)))))
     monkeypatch.setattr(pipeline(side).engine, "host", LateStream(pipeline(side).engine.host))
     monkeypatch.setattr(Late, "ready", lambda _: False)
     sources = [CountingNoise(piece_seed(3, place)) for place in range(2)]
@@ -244,7 +244,7 @@ def test_the_next_piece_begins_before_the_sound_of_the_one_before(
         began = began or (bool(sources[1].steps) and not any(part.pieces for part in parts))
     session.close()
     assert began
-    found = join(parts)
+    found = merge(parts)
     np.testing.assert_array_equal(found.codes, expected.codes)
     np.testing.assert_array_equal(found.audio, expected.audio)
     assert (found.cues, found.token_count) == (expected.cues, expected.token_count)

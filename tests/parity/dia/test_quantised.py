@@ -52,7 +52,7 @@ def test_logits(form: str, folders) -> None:
 
     def run(side: Side) -> np.ndarray:
         network = networks[side]
-        source = network.read([side.array(tokenize(TEXT))], network.encode_nothing())
+        source = network.read([side.array(tokenize(TEXT))], network.encode_empty())
         return side.numpy(network(side.array(ids), network.new_cache(), source))
 
     assert_within(run(PORT), run(YARDSTICK), run(ORACLE), form)

@@ -13,7 +13,7 @@ import torch
 
 from mlx_port.batch import RunningBatch
 from mlx_port.dia.decoder import make_slots
-from mlx_port.steps.row_keys import JoinedCache
+from mlx_port.steps.row_keys import SharedCache
 from tests.sides import PORT, YARDSTICK, Side
 from tests.tiny.dia import compose
 from tests.tiny.dia_draws import draws
@@ -72,7 +72,7 @@ def plainly(one: Text) -> np.ndarray:
 
 def slots_of(count: int, form: str = "mlx") -> Any:
     built = network(PORT if form == "mlx" else YARDSTICK)
-    return FORMS[form](built, built.encode_nothing(), texts=count, room=80)
+    return FORMS[form](built, built.encode_empty(), texts=count, room=80)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -85,7 +85,7 @@ def test_unconditional_rows_come_and_go_with_their_texts(form: str) -> None:
 
     def run(steps: int) -> list[int]:
         rows = slots.read(slots.launch(steps))
-        for slot in slots.plan.texts:
+        for slot in slots.rows.texts:
             drawn[slot].extend(rows[:, slot])
         return [len(cache.keys) for cache in slots.caches]
 
@@ -129,10 +129,10 @@ def test_a_text_that_does_not_fit_leaves_the_others(monkeypatch: pytest.MonkeyPa
     one, other, slots = text(3), text(4), slots_of(2)
     slots.join({0: one.inputs})
     with monkeypatch.context() as patch:
-        patch.setattr(JoinedCache, "fill", raising(MemoryError("none is left")))
+        patch.setattr(SharedCache, "fill", raising(MemoryError("none is left")))
         with pytest.raises(MemoryError, match="none is left"):
             slots.join({1: other.inputs})
-    assert slots.plan.texts.keys() == {0}
+    assert slots.rows.texts.keys() == {0}
     slots.join({1: other.inputs})
     drawn = slots.read(slots.launch(60))
     for slot, each in enumerate((one, other)):
@@ -150,7 +150,7 @@ def raising(error: Exception) -> Any:
 def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
     one, slots = text(2), slots_of(1)
-    monkeypatch.setattr("mlx_port.batch.STEPS_KEPT", 5)
+    monkeypatch.setattr("mlx_port.batch.STEPS_BETWEEN", 5)
     monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
     slots.join({0: one.inputs})
     slots.read(slots.launch(12))

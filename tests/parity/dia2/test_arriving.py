@@ -14,10 +14,10 @@ import pytest
 from tests.contract.speakers import to_end
 from tests.sides import SIDES
 from tests.tiny.dia2 import recording
-from tts_core.audio.joining import PAUSE
+from tts_core.audio.splicing import PAUSE
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 pytestmark = pytest.mark.rest
 
@@ -37,7 +37,7 @@ def pipeline(both: Any) -> Any:
 @pytest.fixture(scope="module")
 def spoken(pipeline: Any) -> Any:
     """The text, word by word."""
-    return cache(lambda side: join(list(pipeline(side).stream(iter(WORDS), seed=3))))
+    return cache(lambda side: merge(list(pipeline(side).stream(iter(WORDS), seed=3))))
 
 
 def said(text: str) -> list[str]:
@@ -73,14 +73,14 @@ def test_the_whole_text_is_spoken_once(spoken: Any, pipeline: Any) -> None:
 def test_recordings_are_the_voice_of_every_piece(pipeline: Any, same: Any) -> None:
     """The prefix of each piece is read when the words that it looks ahead to have come."""
     one, other = (
-        join(list(pipeline(side).stream(pieces, prompt=recording(), seed=4)))
+        merge(list(pipeline(side).stream(pieces, prompt=recording(), seed=4)))
         for side, pieces in (("torch", ["".join(WORDS[:30])]), ("mlx", iter(WORDS[:30])))
     )
     same(one, other)
     assert len(one.cues) > 1
     short = "[S1] Hello there friend. [pause:0.3] Yes."
     whole = pipeline("mlx").generate(short, prompt=recording(), seed=4)
-    same(join(list(pipeline("mlx").stream(iter(short), prompt=recording(), seed=4))), whole)
+    same(merge(list(pipeline("mlx").stream(iter(short), prompt=recording(), seed=4))), whole)
 
 
 def test_a_limit_is_over_all_pieces(spoken: Any, pipeline: Any) -> None:
@@ -88,21 +88,21 @@ def test_a_limit_is_over_all_pieces(spoken: Any, pipeline: Any) -> None:
     whole = spoken("mlx")
     first = round(whole.cues[0].end * pipeline("mlx").codec_config.frame_rate)
     for frames in (first + 9, first):
-        result = join(list(pipeline("mlx").stream(iter(WORDS), seed=3, max_frames=frames)))
+        result = merge(list(pipeline("mlx").stream(iter(WORDS), seed=3, max_frames=frames)))
         np.testing.assert_array_equal(result.codes, whole.codes[:, :frames])
         assert result.finish_reason == "length"
     longer = pipeline("mlx").stream(iter(["Yes."]), seed=3, max_seconds=600)
-    assert join(list(longer)).finish_reason == "stop"
+    assert merge(list(longer)).finish_reason == "stop"
 
 
 def test_a_recording_that_is_kept_does_not_count(pipeline: Any) -> None:
     """Over several pieces, of which the first begins with it."""
     port = pipeline("torch")
     given: dict[str, Any] = {"prompt": recording(), "seed": 4, "include_prefix": True}
-    whole = join(list(port.stream(iter(WORDS[:30]), **given)))
+    whole = merge(list(port.stream(iter(WORDS[:30]), **given)))
     kept = sum(one.frames for one in port.request("Yes.", Dia2Options(), recording()).recordings) - 1
     stop = round(whole.cues[0].end * port.codec_config.frame_rate) + 9
-    result = join(list(port.stream(iter(WORDS[:30]), max_frames=stop - kept, **given)))
+    result = merge(list(port.stream(iter(WORDS[:30]), max_frames=stop - kept, **given)))
     np.testing.assert_array_equal(result.codes, whole.codes[:, :stop])
     assert result.finish_reason == "length"
 
@@ -134,7 +134,7 @@ def test_a_request_leaves_between_two_pieces(pipeline: Any, side: str) -> None:
     heard += to_end(session)
     assert {event.key for event in heard} == {other}
     alone = pipeline(side).generate("[S2] Yes.", seed=1)
-    np.testing.assert_array_equal(join([event.result for event in heard]).codes, alone.codes)
+    np.testing.assert_array_equal(merge([event.result for event in heard]).codes, alone.codes)
 
 
 def test_a_stream_is_cancelled_between_two_pieces(pipeline: Any) -> None:

@@ -26,7 +26,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import GenerationError
 from tts_core.prompt import Prompt, Reference, Word
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 pytestmark = pytest.mark.rest
 
@@ -75,7 +75,7 @@ def test_recordings_are_continued_alike(both, same, include):
 
 def test_a_stream_adds_up_to_the_whole(pipeline, same, usual):
     whole, parts = usual, list(pipeline.stream(TEXT, seed=5))
-    same(whole, join(parts))
+    same(whole, merge(parts))
     assert len(parts) > 3
     sizes = [part.codes.shape[1] for part in parts]
     assert sizes[:6] == [2, 2, 3, 3, 4, 5]
@@ -100,7 +100,7 @@ def test_breaks_in_text_that_comes_in_pieces(pipeline, same, cut):
     """They are no words: the second stream looks ahead past them."""
     text = f"[S1] One {'[pause:0.2] ' * 3}two {'[pause:0.2] ' * 2}three four."
     pieces = [text[start : start + cut] for start in range(0, len(text), cut)]
-    same(pipeline.generate(text, seed=5), join(list(pipeline.stream(iter(pieces), seed=5))))
+    same(pipeline.generate(text, seed=5), merge(list(pipeline.stream(iter(pieces), seed=5))))
 
 
 def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
@@ -108,9 +108,9 @@ def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     codec = pipeline.engine.codec
     monkeypatch.setattr(codec, "policy", CodecPolicy(max_frames=7, first_frames=2))
     sizes: list[int] = []
-    decode = codec.decode_piece
+    decode = codec.decode_window
     monkeypatch.setattr(
-        codec, "decode_piece", lambda codes, memory: sizes.append(codes.shape[2]) or decode(codes, memory)
+        codec, "decode_window", lambda codes, memory: sizes.append(codes.shape[2]) or decode(codes, memory)
     )
     one = pipeline.generate("[S1] Hello there friend.", seed=5)
     [batch] = pipeline.generate_batch(["[S1] Hello there friend."], seed=5)

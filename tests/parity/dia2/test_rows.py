@@ -96,7 +96,7 @@ def test_texts_of_other_guidance_come_and_go(kind: str) -> None:
             for one in [one for one, last in leaving.items() if last == step]:
                 batch.leave(one)
             [ids] = batch.read(batch.launch(1))
-            for one in batch.plan.texts:
+            for one in batch.rows.texts:
                 found[one].append(ids[one])
         return {one: np.stack(ids) for one, ids in found.items()}
 

@@ -14,8 +14,8 @@ from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, reference
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tests.windows import Windows
-from tts_core.audio.joining import join as join_waves
 from tts_core.audio.silence import loud_span
+from tts_core.audio.splicing import splice as join_waves
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError
@@ -25,7 +25,7 @@ from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.speaking.session import SpeechSession
 
 pytestmark = pytest.mark.rest
@@ -77,7 +77,7 @@ def decoded(side: str, codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
 def test_a_part_is_a_piece_and_counts_its_ids(side: str) -> None:
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
     parts = list(pipeline(side).stream(LONG, **given))
-    whole, joined = pipeline(side).generate(LONG, **given), join(parts)
+    whole, joined = pipeline(side).generate(LONG, **given), merge(parts)
     np.testing.assert_array_equal(joined.audio, whole.audio)
     assert len(parts) == 4
     assert parts[-1].finish_reason == "length"
@@ -241,7 +241,7 @@ def test_progress(side: str) -> None:
     """Every stage of every piece, with the seconds generated so far and those expected."""
     heard: list[Any] = []
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
-    made = join(list(pipeline(side).stream(LONG, **given, progress=heard.append)))
+    made = merge(list(pipeline(side).stream(LONG, **given, progress=heard.append)))
     heard = [one for one in heard if not one.step]  # as stages begin; the others come by the clock
     stages = ["AR", "NAR", "vocoder", "speech"]
     assert [one.stage for one in heard] == ["codec", *stages * 4]

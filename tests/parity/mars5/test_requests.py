@@ -15,7 +15,7 @@ from tts_core.mars5 import request as mars5_request
 from tts_core.mars5.footprint import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.prompt import Prompt
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters per piece
@@ -100,7 +100,7 @@ def test_a_request_may_be_spoken_later(side: str) -> None:
     )
     assert len(asked.pieces) == 4
     assert asked.seconds == 9 / 75
-    later = join(list(speak.speak(asked)))
+    later = merge(list(speak.speak(asked)))
     now = speak.generate(LONG, options=options, prompt=prompt)
     np.testing.assert_array_equal(later.codes, now.codes)
     np.testing.assert_array_equal(later.audio, now.audio)

@@ -15,7 +15,7 @@ from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import Mars5Request
 from tts_core.prompt import Prompt
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.serving.session import Failed
 
 pytestmark = pytest.mark.rest
@@ -85,7 +85,7 @@ def test_a_diffusion_that_is_left_or_fails_lets_the_next_begin(side: str, begun:
     assert isinstance(failed, Failed)
     assert "NaN or infinite" in str(failed.error)
     assert (failed.key, said.key) == (broken, fine)
-    alone = join(list(pipeline(side).speak(requests[2])))
+    alone = merge(list(pipeline(side).speak(requests[2])))
     np.testing.assert_array_equal(said.result.codes, alone.codes)
     assert session.promised == 0
 
@@ -98,7 +98,7 @@ def test_a_recording_is_encoded_with_the_next_step(side: str) -> None:
     options = Mars5Options(seed=1, timesteps=2, generate_max_len_override=most)
     request = pipeline(side).request(text, options, voice(said=SAID))
     [result] = serve(session, [request], seed=0).values()
-    np.testing.assert_array_equal(result.codes, join(list(pipeline(side).speak(request))).codes)
+    np.testing.assert_array_equal(result.codes, merge(list(pipeline(side).speak(request))).codes)
     short = Mars5Options(seed=1, generate_max_len_override=limit(text, 1, SAID, CODES[:, :1]))
     session.join(pipeline(side).request(text, short, voice(said=SAID)))
     [event] = session.step()
@@ -125,8 +125,8 @@ def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: py
     failed = [event for event in events if isinstance(event, Failed)]
     assert len(failed) == 1
     [other] = [request for request, key in zip((large, fine), keys, strict=True) if key != failed[0].key]
-    alone = join(list(pipeline(side).speak(other)))
-    heard = join([event.result for event in events if not isinstance(event, Failed)])
+    alone = merge(list(pipeline(side).speak(other)))
+    heard = merge([event.result for event in events if not isinstance(event, Failed)])
     np.testing.assert_array_equal(heard.codes, alone.codes)
 
 

@@ -74,7 +74,9 @@ def alone(side: Side, config: CodecLMConfig, seed: int) -> list[int]:
 
 def slots_of(side: Side, config: CodecLMConfig, count: int) -> Any:
     make = side.module("mars5.decoder").make_slots
-    return make(network(side, config), texts=count, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    return make(
+        network(side, config), texts=count, capacity=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
+    )
 
 
 def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
@@ -84,7 +86,7 @@ def come_and_go(slots: Any, texts: list[Text], seed: int) -> list[Text]:
     """
     random, waiting, running, ended = np.random.default_rng(seed), list(texts), dict[int, Text](), []
     while waiting or running:
-        for slot in range(slots.plan.slots):
+        for slot in range(slots.rows.slots):
             if slot not in running and waiting and random.random() < 0.5:
                 running[slot] = waiting.pop(0)
                 slots.join({slot: running[slot].joining})
@@ -140,7 +142,7 @@ def test_a_text_without_finite_logits_is_marked_by_itself(side: Side) -> None:
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     broken, one = side.network("mars5", weights), text(4)
     slots = side.module("mars5.decoder").make_slots(
-        broken, texts=2, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
+        broken, texts=2, capacity=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end
     )
     slots.join({0: Mars5Inputs(VOCABULARY.shallow("x"), one.joining.codes, Mars5Options(), HostNoise(1))})
     slots.join({1: one.joining})

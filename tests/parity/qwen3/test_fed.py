@@ -11,7 +11,7 @@ import pytest
 from tests.contract.speakers import SMALL, assert_same, every_side, speaker, windows
 from tts_core.errors import UsageError
 from tts_core.qwen3.options import Qwen3Options
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 
 pytestmark = pytest.mark.rest
 
@@ -26,7 +26,7 @@ def pieces(text: str, cut: int) -> Iterator[str]:
 
 
 def fed(side: str, text: str, cut: int, prompt: Any = VECTOR, **options: Any) -> GenerationResult:
-    return join(
+    return merge(
         list(speaker("qwen3", side).stream(pieces(text, cut), prompt=prompt, **{"seed": 3, **options}))
     )
 

@@ -17,7 +17,7 @@ from tests.windows import Windows
 from tts_core.errors import GenerationError, UsageError
 from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
-from tts_core.results import join
+from tts_core.results import merge
 
 TIME = np.arange(3000) / 1500
 SPEECH = (np.sin(700 * TIME + 40 * TIME**2) / 3).astype(np.float32)
@@ -63,7 +63,7 @@ def test_a_stream_is_the_whole(side: str, mode: str, place: int) -> None:
     """Up to one sample at the start of speech that continues a recording: there the original rounds down."""
     speaker, given = pipeline(mode, side), GIVEN[mode][place]
     whole = speaker.generate("The inn.", seed=4, max_frames=20, **given)
-    streamed = join(list(speaker.stream("The inn.", seed=4, max_frames=20, **given)))
+    streamed = merge(list(speaker.stream("The inn.", seed=4, max_frames=20, **given)))
     np.testing.assert_array_equal(streamed.codes, whole.codes)
     assert 0 <= len(whole.audio) - len(streamed.audio) <= 1
     audio = whole.audio[len(whole.audio) - len(streamed.audio) :]

@@ -12,7 +12,7 @@ from torch_ref import DiaPipeline
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
-from tts_core.results import GenerationResult, join
+from tts_core.results import GenerationResult, merge
 from tts_core.voice.embedded import CODEC, DIA
 
 pytestmark = pytest.mark.rest
@@ -99,7 +99,7 @@ def test_stream(name: str) -> None:
     pieces = streamed(name)
     assert len(pieces) >= 3
     assert pieces[0].token_count < pieces[-1].token_count / 2
-    joined = join(pieces)
+    joined = merge(pieces)
     np.testing.assert_array_equal(joined.codes, spoken(name)[0])
     whole = np.asarray(VOICES[name]().engine.codec.decode(joined.codes[None]))[0]
     truth = oracle().engine.codec.decode(joined.codes[None])[0].numpy()
@@ -107,7 +107,7 @@ def test_stream(name: str) -> None:
 
 
 def test_waveform() -> None:
-    ours, theirs = join(streamed("mlx_port")), join(streamed("torch_ref"))
+    ours, theirs = merge(streamed("mlx_port")), merge(streamed("torch_ref"))
     np.testing.assert_array_equal(ours.codes, theirs.codes)
     assert (ours.sample_rate, ours.samples) == (
         16000,
@@ -119,7 +119,7 @@ def test_waveform() -> None:
 
 def test_continuing_a_voice() -> None:
     """The voice's own speech: encoded, read and continued equally. It takes no recording, but codes."""
-    said = join(streamed("torch_ref")).audio[:4001]
+    said = merge(streamed("torch_ref")).audio[:4001]
     codes = {name: np.asarray(voice().engine.codec.encode(said[None])) for name, voice in VOICES.items()}
     assert codes["mlx_port"].shape == (1, 8, 9)  # frames of 480 samples
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])

@@ -76,7 +76,7 @@ def grid(codes: np.ndarray) -> np.ndarray:
 def forced(side: Side, text: str, rows: np.ndarray) -> np.ndarray:
     """Logits after every row but the last, with the text and without. → (2, R - 1, C, V)."""
     network = pipeline(side).engine.network
-    source = network.read([side.array(tokenize(text))], network.encode_nothing())
+    source = network.read([side.array(tokenize(text))], network.encode_empty())
     both = np.stack([rows[:-1], rows[:-1]])
     return side.numpy(network(side.array(both), network.new_cache(), source))
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tests.parity.mars5.test_slots import ROOM as LONG
 from tests.parity.mars5.test_slots import text as cloned
+from tests.tiny.mars5_ar import VOCABULARY
 from tests.tiny.metavoice_texts import END_OF_TEXT, SAMPLINGS
 from tests.tiny.metavoice_texts import text as voiced
-from tests.tiny.mars5_ar import VOCABULARY
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.dia.kernel_dia import network as conversing
 from tests.torch_ref.cuda.dia.test_slots import text as said
@@ -57,7 +57,7 @@ class Case(NamedTuple):
 def dia2() -> Case:
     """Two texts have a prefix, of which the unconditional rows read the codes only."""
     built, exact = kernel_dia2.network(), kernel_dia2.network().double()
-    captured = CapturedDia2(FusedDia2(built), texts=SLOTS, room=ROOM, guided=True)
+    captured = CapturedDia2(FusedDia2(built), texts=SLOTS, capacity=ROOM, guided=True)
     memory = captured.state.memory
     return Case(
         captured,
@@ -72,7 +72,7 @@ def metavoice(rows: int) -> Case:
     sampling = next(one for one in SAMPLINGS if one.rows == rows)
     built = deepcopy(first_stage()).to(DEVICE)  # the kernels join its weights
     exact = deepcopy(built).double()
-    captured = CapturedMetaVoice(built, texts=SLOTS, rows=13, room=ROOM, end_of_text=END_OF_TEXT)
+    captured = CapturedMetaVoice(built, texts=SLOTS, rows=13, capacity=ROOM, end_of_text=END_OF_TEXT)
     captured.taken[2] = [1]  # of a text that is there
     return Case(
         captured,
@@ -86,8 +86,8 @@ def metavoice(rows: int) -> Case:
 def dia(*, cross_rope: bool) -> Case:
     """Two of the texts have a recording; none is as long as another."""
     built, exact = (conversing(cross_rope=cross_rope) for _ in range(2))
-    nothing = built.encode_nothing()
-    captured = CapturedDia(FusedDecoder(built, nothing), texts=SLOTS, room=ROOM, text_rows=40)
+    nothing = built.encode_empty()
+    captured = CapturedDia(FusedDecoder(built, nothing), texts=SLOTS, capacity=ROOM, text_rows=40)
     texts = {slot: said(seed) for slot, seed in ((3, 0), (1, 1), (0, 3))}
     exact = exact.double()
     return Case(
@@ -95,7 +95,7 @@ def dia(*, cross_rope: bool) -> Case:
         [*zip(captured.memory.keys, captured.memory.values, strict=True)],
         lambda slot: (slot, SLOTS + slot),
         {slot: one.inputs(one.grid(built)) for slot, one in texts.items()},
-        (DiaDecoder(built, nothing), DiaDecoder(exact, exact.encode_nothing())),
+        (DiaDecoder(built, nothing), DiaDecoder(exact, exact.encode_empty())),
     )
 
 
@@ -103,14 +103,14 @@ def mars5() -> Case:
     built = deepcopy(autoregressive()).to(DEVICE)
     exact = deepcopy(built).double()
     ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-    captured = CapturedMars5(built, texts=SLOTS, room=LONG, **ids)
+    captured = CapturedMars5(built, texts=SLOTS, capacity=LONG, **ids)
     captured.open()
     return Case(
         captured,
         [(cache.keys, cache.values) for cache in captured.caches],
         lambda slot: (slot,),
         {slot: cloned(slot).joining for slot in (3, 0, 4)},
-        (Mars5Decoder(built, room=LONG, **ids), Mars5Decoder(exact, room=LONG, **ids)),
+        (Mars5Decoder(built, capacity=LONG, **ids), Mars5Decoder(exact, capacity=LONG, **ids)),
     )
 
 

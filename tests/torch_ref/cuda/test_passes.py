@@ -57,7 +57,7 @@ def test_every_row_is_read_once_and_kept_in_its_place() -> None:
                 assert int(place) not in kept
                 kept[int(place)] = rows[:count].tolist()
                 assert (rows[count:] == rows[count - 1]).all(), "what fills it up is a row of its own"
-    assert kept == {one.place: [*range(one.first, one.first + one.count)] for one in given if one.count}
+    assert kept == {one.row: [*range(one.first, one.first + one.count)] for one in given if one.count}
 
 
 @pytest.mark.parametrize("counts", [[7], [40] * 5, [12, 40, 33], [300] * 9, [1500, 3, 3]], ids=str)

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated, turn
+from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated
+from torch_ref.cuda.pointwise import rotate as turn
 from torch_ref.layers.norm import LayerNorm, RMSNorm
 from torch_ref.layers.rope import rotate
 

@@ -61,7 +61,7 @@ def streamed(name: str, *batches: int) -> None:
         found = made.encode(zeros(batch, frames * hop - 5), *([books] if name == "mimi" else []))
         assert found.shape == (batch, books, frames)
         assert made.decode(found).shape == (batch, frames * hop)
-        assert made.decode_piece(found[..., :1], None)[0].shape == (batch, hop)
+        assert made.decode_window(found[..., :1], None)[0].shape == (batch, hop)
 
 
 def vocos() -> None:

@@ -64,7 +64,7 @@ def dia2(patch: pytest.MonkeyPatch) -> None:
     before = np.zeros((700, 2 + streams), np.int32)
     usual = Dia2Sampling(Dia2Choice(2.0, 50, 0.6, 50), Dia2Choice(2.0, 50, 0.8, 50))
     shapes_only(patch)
-    batch = dia2_slots(network(Dia2, DIA2), texts=1, room=702)
+    batch = dia2_slots(network(Dia2, DIA2), texts=1, capacity=702)
     batch.join({0: GivenText([*before[:1]], usual, HostNoise(1), before, 699, answers=(2, 3))})
     assert batch.read(batch.launch(1)).shape == (1, 1, streams)
 
@@ -88,7 +88,7 @@ def qwen3_tts(patch: pytest.MonkeyPatch) -> None:
     """
     shapes_only(patch)
     made = network(Qwen3, QWEN3)
-    slots = make_slots(made, texts=2, room=900)
+    slots = make_slots(made, texts=2, capacity=900)
     nucleus = Qwen3Sampling(Qwen3Choice(top_k=0, top_p=0.9), Qwen3Choice(temperature=1.3), 1.0)
     greedy = Qwen3Sampling(Qwen3Choice(is_greedy=True), Qwen3Choice(is_greedy=True), 1.2)
     slots.join({0: joining(1, 60, nucleus, 700)})

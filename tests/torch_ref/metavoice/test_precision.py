@@ -128,11 +128,11 @@ def test_a_gpu_never_meets_the_other_half_precision(dtype: torch.dtype, other: t
 def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torch.dtype) -> None:
     precision = Precision(torch.device("cpu"), dtype)
     first, second = networks(precision)
-    slots = make_slots(first, texts=1, room=9, end_of_text=0)
+    slots = make_slots(first, texts=1, capacity=9, end_of_text=0)
     ids = np.array([2050, 2060, 7], np.int32)
     slots.join({0: MetaVoiceInputs(ids, SPEAKERS[0], FirstStageSampling(), HostNoise(1))})
     assert slots.state.speakers.dtype == dtype
-    slots.plan.begin()
+    slots.rows.begin()
     assert slots._made().dtype == torch.float32
     assert {buffer.dtype for layer in slots.caches for buffer in (layer.keys, layer.values)} == {dtype}
     norm = first.transformer.h[0].ln_1

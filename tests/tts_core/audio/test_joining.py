@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts_core.audio.joining import Joiner, join
+from tts_core.audio.splicing import Splicer, splice
 from tts_core.errors import UsageError
 
 RATE = 24000
@@ -30,7 +30,7 @@ def test_no_click(pause: float, seed: int) -> None:
     """The largest step at a join is at most the 99.9th percentile of the steps inside pieces."""
     pieces = [voiced(seconds, seed + i, offset=0.1) for i, seconds in enumerate((0.7, 0.4, 0.9))]
     allowed = np.percentile(np.concatenate([steps(piece) for piece in pieces]), 99.9)
-    joined = join(pieces, RATE, pause_seconds=pause)
+    joined = splice(pieces, RATE, pause_seconds=pause)
     place = 0
     for piece in pieces[:-1]:
         place += len(piece)
@@ -49,7 +49,7 @@ def test_no_click(pause: float, seed: int) -> None:
 
 def test_lengths_and_what_stays() -> None:
     pieces = [voiced(0.3, 1), voiced(0.2, 2), voiced(0.25, 3)]
-    joined = join(pieces, RATE, pause_seconds=0.1, fade_seconds=0.01)
+    joined = splice(pieces, RATE, pause_seconds=0.1, fade_seconds=0.01)
     assert len(joined) == sum(map(len, pieces)) + 2 * 2400
     assert joined.dtype == np.float32
     np.testing.assert_array_equal(joined[: len(pieces[0]) - 240], pieces[0][:-240])
@@ -62,18 +62,18 @@ def test_lengths_and_what_stays() -> None:
 @pytest.mark.parametrize("length", [0, 1, 239, 240, 241, 5000])
 def test_one_piece_is_unchanged(length: int) -> None:
     piece = voiced(0.3, 4)[:length]
-    np.testing.assert_array_equal(join([piece], RATE), piece)
+    np.testing.assert_array_equal(splice([piece], RATE), piece)
 
 
 @pytest.mark.parametrize("length", [1, 5, 19, 20, 21])
 def test_a_piece_that_is_shorter_than_a_fade_ends_in_silence_too(length: int) -> None:
-    sound = join([np.ones(length), np.ones(40)], 1000, pause_seconds=0.1, fade_seconds=0.02)
+    sound = splice([np.ones(length), np.ones(40)], 1000, pause_seconds=0.1, fade_seconds=0.02)
     assert sound[length - 1] < 0.01
     assert (np.diff(sound[:length]) <= 0).all()
 
 
 def test_no_pieces() -> None:
-    assert len(join([], RATE)) == 0
+    assert len(splice([], RATE)) == 0
 
 
 @settings(max_examples=50)
@@ -86,8 +86,10 @@ def test_chunks_give_what_whole_pieces_give(lengths: list[list[int]], fade: floa
     """Also for pieces shorter than the fades; output never depends on later input."""
     sound = voiced(0.7, 5)
     pieces = [[sound[sum(cuts[:i]) :][:cut] for i, cut in enumerate(cuts)] for cuts in lengths]
-    whole = join([np.concatenate(chunks) for chunks in pieces], RATE, fade_seconds=fade, pause_seconds=pause)
-    joiner, out = Joiner(RATE, fade_seconds=fade, pause_seconds=pause), []
+    whole = splice(
+        [np.concatenate(chunks) for chunks in pieces], RATE, fade_seconds=fade, pause_seconds=pause
+    )
+    joiner, out = Splicer(RATE, fade_seconds=fade, pause_seconds=pause), []
     for place, chunks in enumerate(pieces):
         for i, chunk in enumerate(chunks):
             last = i == len(chunks) - 1 and place < len(pieces) - 1
@@ -100,7 +102,7 @@ def test_chunks_give_what_whole_pieces_give(lengths: list[list[int]], fade: floa
 def test_samples_given_are_not_changed() -> None:
     pieces = [voiced(0.1, 6), voiced(0.1, 7)]
     copies = [piece.copy() for piece in pieces]
-    join(pieces, RATE)
+    splice(pieces, RATE)
     for piece, copy in zip(pieces, copies, strict=True):
         np.testing.assert_array_equal(piece, copy)
 
@@ -108,4 +110,4 @@ def test_samples_given_are_not_changed() -> None:
 @pytest.mark.parametrize("wrong", [{"pause_seconds": -0.1}, {"fade_seconds": -1.0}])
 def test_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=r"^join: "):
-        join([], RATE, **wrong)
+        splice([], RATE, **wrong)

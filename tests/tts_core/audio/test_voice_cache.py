@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tts_core.audio.voice_cache import KEPT, VoiceCache, key
+from tts_core.audio.voice_cache import MOST, VoiceCache, key
 
 VOICE = np.array([0.6, 0.0, 0.8], np.float32)
 ONE, OTHER = np.arange(5, dtype=np.float32), np.arange(6, dtype=np.float32)
@@ -44,11 +44,11 @@ def test_a_key_is_the_content():
 
 def test_memory_holds_the_latest():
     cache, embed = VoiceCache(), Encoder()
-    for i in range(KEPT + 1):
+    for i in range(MOST + 1):
         cache.encoded([np.full(2, i, np.float32)], embed)
         cache.encoded([np.zeros(2, np.float32)], embed)  # the first stays in use
     calls = embed.calls
-    assert calls == KEPT + 1
+    assert calls == MOST + 1
     cache.encoded([np.zeros(2, np.float32)], embed)
     assert embed.calls == calls
     cache.encoded([np.ones(2, np.float32)], embed)

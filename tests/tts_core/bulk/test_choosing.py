@@ -10,10 +10,10 @@ import pytest
 from tests.tts_core.serving.talkers import Chorus, Said
 from tts_core import models
 from tts_core.bulk import choosing
-from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.choosing import ChoosingRowSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection, attempt_seed
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
 from tts_core.errors import UsageError
@@ -152,7 +152,7 @@ def test_slow_judges_hold_new_rows_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_judges_hear_the_sound_and_know_the_reference() -> None:
     ears = Ears({"a": [0.0], "b": [0.0]}, lambda count: 0, 1)
     speaker = row_speaker(Source(set()), 2)
-    speaker.asking._prompt = cast(Any, lambda *reference: None)
+    speaker.requests._prompt = cast(Any, lambda *reference: None)
     rows = [TextRow(0, "a", "one", seed=1, voice="anna"), TextRow(1, "b", "two", seed=1, ref_audio="x/b.wav")]
     list(
         ChoosingRowSpeaker(speaker, cast(Any, ears), REJECTION).speak((one, f"key {one.id}") for one in rows)

@@ -116,10 +116,10 @@ def test_a_line_that_cannot_be_used_costs_itself(tmp_path: Path, name: str, line
     found = read_rows(written(tmp_path / name, good, "", line, good.replace("first", "last")))
     assert [(row.number, row.id) for row in found.rows] == [(0, "first"), (2, "last")]
     [fault] = found.faults
-    assert (fault.number, found.places) == (1, {0: "line 1", 1: "line 3", 2: "line 4"})
+    assert (fault.number, found.origins) == (1, {0: "line 1", 1: "line 3", 2: "line 4"})
     assert reason in str(fault.error)
     assert str(fault.error).isprintable()
-    assert found.first(1) == (found.rows[:1], [], found.places)
+    assert found.first(1) == (found.rows[:1], [], found.origins)
     assert found.first(2).faults == found.faults
     assert found.first(None) == found
 
@@ -174,7 +174,7 @@ def test_a_text_of_more_than_a_million_characters(
     path.write_text(content)
     source = path.parent if name.startswith("book") else path
     found = read_rows(source)
-    assert (found.rows, found.places) == ([], {0: place})
+    assert (found.rows, found.origins) == ([], {0: place})
     [fault] = found.faults
     assert fault.error in (
         "1000001 characters, at most 1000000 are taken; split the text",
@@ -194,7 +194,7 @@ def test_a_line_of_many_megabytes(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [row.text for row in found.rows] == ["a", "b"]
-    assert [(found.places[one.number], one.error) for one in found.faults] == [
+    assert [(found.origins[one.number], one.error) for one in found.faults] == [
         ("line 2", "more than 16 MB; split it")
     ]
     assert peak < 45 << 20

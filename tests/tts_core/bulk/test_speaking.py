@@ -10,8 +10,8 @@ import soundfile
 
 from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
 from tts_core import models
-from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker, codes_hash
 from tts_core.errors import UsageError

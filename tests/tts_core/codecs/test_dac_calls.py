@@ -50,7 +50,7 @@ def test_equal_lengths_share_a_call_up_to_the_limit() -> None:
     fed = one.codes.shape[2]
 
     def places(most: int) -> list[tuple[int, ...]]:
-        return [call.places for call in calls(TINY, passages, most=most)]
+        return [call.rows for call in calls(TINY, passages, most=most)]
 
     assert places(10**6) == [(0, 1, 3, 4), (5,), (2,)], "a power of two"
     assert places(2 * fed) == [(0, 1), (3, 4), (5,), (2,)]
@@ -99,4 +99,4 @@ def test_a_window_is_widened_by_earlier_frames_only() -> None:
 def test_the_longest_calls_come_first() -> None:
     """Memory that a call frees has room for those after it."""
     passages = [Passage(text(item, frames), 0, frames) for item, frames in enumerate((5, 40, 12, 40, 7))]
-    assert [call.places for call in calls(TINY, passages, most=0)] == [(1,), (3,), (2,), (4,), (0,)]
+    assert [call.rows for call in calls(TINY, passages, most=0)] == [(1,), (3,), (2,), (4,), (0,)]

@@ -22,10 +22,10 @@ def test_a_decode_starts_small_and_an_encode_does_not():
 
 def test_windows_that_nobody_hears_are_even():
     """At whichever of them a session is, and in the memory plan, which cuts a whole speech."""
-    policy = CodecPolicy(max_frames=10, first_frames=4).unheard()
+    policy = CodecPolicy(max_frames=10, first_frames=4).in_largest()
     assert [policy.served_stop(start) for start in (0, 10, 20, 5000)] == [10, 20, 30, 5010]
     assert list(policy.decode_cuts(27)) == list(CodecPolicy(10).even_cuts(27))
-    assert policy.unheard() == policy
+    assert policy.in_largest() == policy
 
 
 def test_smaller_ones_are_halves_down_to_the_first_window():

@@ -17,18 +17,18 @@ FRAMES = [100, 40, 0, 100, 7, 57]
 def test_every_window_runs_once_in_its_piece_s_order(most: int) -> None:
     found: dict[int, list[tuple[int, int]]] = {place: [] for place in range(len(FRAMES))}
     for call in calls(TINY, FRAMES, POLICY.decode_cuts, most=most):
-        windows = {decode_window(TINY, call.start, call.stop, FRAMES[place]) for place in call.places}
+        windows = {decode_window(TINY, call.start, call.stop, FRAMES[place]) for place in call.rows}
         [window] = windows
         assert window.last == call.last
-        assert len(call.places) == 1 or len(call.places) * (window.last - window.first) <= most
-        for place in call.places:
+        assert len(call.rows) == 1 or len(call.rows) * (window.last - window.first) <= most
+        for place in call.rows:
             found[place].append((call.start, call.stop))
     assert found == {place: [*POLICY.decode_cuts(frames)] for place, frames in enumerate(FRAMES)}
 
 
 def test_pieces_share_the_windows_before_their_ends() -> None:
     made = [*calls(TINY, FRAMES, POLICY.decode_cuts, most=10**6)]
-    assert made[1].places == (0, 1, 3, 5)
+    assert made[1].rows == (0, 1, 3, 5)
     assert len(made) <= sum(len([*POLICY.decode_cuts(frames)]) for frames in FRAMES) / 2
 
 

@@ -68,8 +68,8 @@ def test_weights_are_what_convert_writes(tmp_path, dtype, mode):
     folder = write_published(tmp_path / "dia", tiny(config), tiny(published_codec()))
     how = None if mode is None else Quantization.of(*mode)
     whole = outline(open_published([folder], offline=True), dtype=dtype, quantization=how)
-    written = {plan.part.kind: plan.nbytes for plan in whole.plans}
-    entry = whole.plans[0].quantization_entry()
+    written = {plan.part.kind: plan.nbytes for plan in whole.parts}
+    entry = whole.parts[0].quantization_entry()
     positions = [encoder.max_position_embeddings, config.decoder_config.max_position_embeddings]
     tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
     tables += max(positions) * config.decoder_config.cross_head_dim
@@ -139,7 +139,7 @@ def test_a_decode_that_nobody_hears_before_its_end_feeds_largest_windows(backend
     """100 frames in one; a stream's largest window is 56..100 with 12 frames of context."""
     machine = Machine("float32", backend)
     assert dac_fed(DAC_44KHZ, 100, machine) == (56 if backend in FITTED_TO_STREAMS else 100)
-    assert dac_fed(DAC_44KHZ, 100, replace(machine, policy=own(backend).unheard())) == 100
+    assert dac_fed(DAC_44KHZ, 100, replace(machine, policy=own(backend).in_largest())) == 100
 
 
 # MB of one H100's allocator, the codec in float32; the bound is that of benchmarks/memory.py

@@ -51,7 +51,7 @@ def test_nothing_is_lost_or_said_twice(text: str, most: Size, heard: tuple[str, 
         script = prepare(text, None)
     except UsageError:
         assume(False)
-    pieces = cut(script, most, heard=heard)
+    pieces = cut(script, most, known=heard)
     assert [one for piece in pieces for one in spoken(piece.text)] == spoken(script)
     for piece in pieces:
         assert piece.text.startswith(("[S1]", "[S2]"))
@@ -68,7 +68,7 @@ def test_nothing_is_lost_or_said_twice(text: str, most: Size, heard: tuple[str, 
 @given(SCRIPTS, SIZES, HEARD)
 def test_every_voice_is_heard_before_it_is_needed(text: str, most: Size, heard: tuple[str, ...]) -> None:
     """A piece's anchors come before it, contain every voice so far, and are as few as possible."""
-    pieces = cut(prepare(text, None), most, heard=heard)
+    pieces = cut(prepare(text, None), most, known=heard)
     known, anchors = set(heard), ()
     for place, piece in enumerate(pieces):
         assert piece.anchors == anchors
@@ -127,7 +127,7 @@ def test_a_speaker_who_comes_late_makes_a_second_anchor() -> None:
 )
 def test_turns_before_sentences_before_clauses(text: str, heard: tuple[str, ...], pieces: list[str]) -> None:
     """Words before a clause that is a scrap."""
-    assert [piece.text for piece in cut(text, Size(60, 90), heard=heard)] == pieces
+    assert [piece.text for piece in cut(text, Size(60, 90), known=heard)] == pieces
 
 
 def test_pieces_are_of_about_the_same_length() -> None:

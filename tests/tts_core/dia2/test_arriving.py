@@ -45,7 +45,7 @@ def speak(
         while run.has_step:
             arriving.supply(run)
             while run.waits:
-                arriving.hear(next(coming, None))
+                arriving.feed(next(coming, None))
                 arriving.supply(run)
             if not run.has_begun:
                 run.warm_up()
@@ -171,21 +171,21 @@ def test_a_piece_goes_on_with_its_speaker():
 def test_what_fits_no_piece_is_refused_as_it_comes(text):
     arriving = ArrivingEntries(READER, MOST)
     with pytest.raises(UsageError, match="a break or a word is longer"):
-        arriving.hear(text)
+        arriving.feed(text)
 
 
 def test_a_text_without_words_is_refused_at_its_end():
     arriving = ArrivingEntries(READER, MOST)
-    arriving.hear(" ... ")
+    arriving.feed(" ... ")
     with pytest.raises(UsageError, match="no words"):
-        arriving.hear(None)
+        arriving.feed(None)
 
 
 def test_nothing_is_read_after_the_end():
     arriving = ArrivingEntries(READER, MOST)
-    arriving.hear("Yes.")
+    arriving.feed("Yes.")
     for late in (None, "[S3] No. ", None):
-        arriving.hear(late)
+        arriving.feed(late)
     run = Dia2Run(CONFIG, (), is_open=True)
     arriving.supply(run)
     assert ([entry.text for entry in run.own], run.is_open) == (["Yes."], False)

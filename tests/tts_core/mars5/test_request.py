@@ -206,6 +206,6 @@ def test_the_class_that_is_no_code() -> None:
 def test_each_text_is_prepared_once(calls: Calls) -> None:
     """Spelled out whole, cut whole, then each piece tokenized."""
     calls.watch(module, "check_words", "as_spoken", "cut", "read_voice")
-    calls.watch(type(VOCABULARY), "asked")
+    calls.watch(type(VOCABULARY), "prompt_of")
     assert len(pieces("There in the inn. " * 20).pieces) == 3
-    assert calls == {"check_words": 1, "as_spoken": 1, "cut": 1, "read_voice": 1, "asked": 3}
+    assert calls == {"check_words": 1, "as_spoken": 1, "cut": 1, "read_voice": 1, "prompt_of": 3}

@@ -27,7 +27,7 @@ from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
-from tts_core.results import join
+from tts_core.results import merge
 from tts_core.speaking.speech import Sound
 
 HOP, FRAMES = 320, 12
@@ -141,7 +141,7 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
 
 def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
     seen: list[Progress] = []
-    made = join(list(pipeline.stream(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)))
+    made = merge(list(pipeline.stream(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)))
     seen = [one for one in seen if not one.step]  # as stages begin; the others come by the clock
     stages = ["speaker", *["first stage", "second stage", "decoder", "decoder"] * 3]
     assert [one.stage for one in seen] == stages

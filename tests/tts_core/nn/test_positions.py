@@ -1,6 +1,6 @@
 import numpy as np
 
-from tts_core.nn.positions import rope_table, stream_places
+from tts_core.nn.positions import rope_table, stream_positions
 
 
 def test_a_table_may_begin_at_any_position():
@@ -14,7 +14,7 @@ def test_a_table_may_begin_at_any_position():
 
 def test_places_of_streams():
     """Every step sees itself and the window before it; keys before a stream's first step are padding."""
-    cos, sin, mask = stream_places((7, 2), 3, 4, window=4, head_dim=6, theta=100.0)
+    cos, sin, mask = stream_positions((7, 2), 3, 4, window=4, head_dim=6, theta=100.0)
     for row, start in enumerate((7, 2)):
         for rows, table in zip((cos, sin), rope_table(3, 6, 100.0, start=start), strict=True):
             np.testing.assert_array_equal(rows[row, 0], table)
@@ -22,6 +22,6 @@ def test_places_of_streams():
             seen = {start - 4 + key for key in np.flatnonzero(mask[row, 0, step])}
             assert seen == {place for place in range(start + step - 3, start + step + 1) if place >= 0}
     for start in (7, 2):
-        alike = stream_places((start, start), 3, 4, window=4, head_dim=6, theta=100.0)
+        alike = stream_positions((start, start), 3, 4, window=4, head_dim=6, theta=100.0)
         for one, row in zip((cos, sin, mask), alike, strict=True):
             np.testing.assert_array_equal(one[(7, 2).index(start), 0], row)

@@ -33,9 +33,9 @@ def arrived(
     found = ArrivingText(BOUNDS, marks=True)
     places = sorted({0, *(cut % (len(text) + 1) for cut in cuts), len(text)})
     for start, stop in pairwise(places):
-        found.hear(text[start:stop])
+        found.feed(text[start:stop])
         look(found)
-    found.hear(None)
+    found.feed(None)
     return found
 
 
@@ -89,22 +89,22 @@ def test_a_text_is_cut_at_sentences_and_pauses() -> None:
 
 def test_a_text_without_bounds_is_cut_at_pauses_only() -> None:
     found = ArrivingText(None, marks=True)
-    found.hear("One is here. " * 40 + "[pause:1] Two.")
-    found.hear(None)
+    found.feed("One is here. " * 40 + "[pause:1] Two.")
+    found.feed(None)
     assert [part.silence for part in found.parts] == [1.0, None]
 
 
 def test_an_unfinished_mark_waits() -> None:
     found = ArrivingText(BOUNDS, marks=True)
-    found.hear("An inn [pau")
+    found.feed("An inn [pau")
     assert found.parts[0].text == "An inn "
-    found.hear("se:0.5] is")
+    found.feed("se:0.5] is")
     assert [part.text for part in found.parts] == ["An inn", "is"]
     with pytest.raises(UsageError, match="pause"):
-        found.hear(" near [pause:x] it")
+        found.feed(" near [pause:x] it")
 
 
 def test_marks_are_text_where_they_are_not_read() -> None:
     found = ArrivingText(BOUNDS, marks=False)
-    found.hear("An inn [pau")
+    found.feed("An inn [pau")
     assert found.parts[0].text == "An inn [pau"

@@ -19,7 +19,7 @@ from tts_core.options import single_values
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.qwen3.config import BASE, CUSTOM_VOICE, MODES, VOICE_DESIGN
-from tts_core.qwen3.layout import FRAME, NOTHING, SPEAKER, Qwen3Choice
+from tts_core.qwen3.layout import FRAME, NO_ID, SPEAKER, Qwen3Choice
 from tts_core.qwen3.options import Qwen3Options
 from tts_core.qwen3.request import Qwen3Facts, Qwen3Request
 from tts_core.qwen3.tokenizer import CONFIG
@@ -139,7 +139,7 @@ def test_layouts_of_voices(ask: Any) -> None:
         mode: set(ask(mode).pieces[0].layout.codec[ask(mode).pieces[0].layout.codec < 0].tolist())
         for mode in MODES
     }
-    assert spoken == {BASE: {NOTHING, SPEAKER}, CUSTOM_VOICE: {NOTHING}, VOICE_DESIGN: {NOTHING}}
+    assert spoken == {BASE: {NO_ID, SPEAKER}, CUSTOM_VOICE: {NO_ID}, VOICE_DESIGN: {NO_ID}}
     assert 1050 in ask(CUSTOM_VOICE).pieces[0].layout.codec
     continued = ask(BASE, prompt=recording(SAID))
     assert (continued.pieces[0].layout.codec == FRAME).sum() == continued.voice.frames > 0

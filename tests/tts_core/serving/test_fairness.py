@@ -112,7 +112,7 @@ def test_the_thread_sleeps_once_all_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(list(speaking.submit("song", "one two"))) == 2
         until(lambda: all(one.session.waiting for one in speaking._shelf))
         turns = threading.Semaphore(0)
-        monkeypatch.setattr(speaking, "_turn", turns.release)
+        monkeypatch.setattr(speaking, "_cycle", turns.release)
         speaking._wake()
         assert turns.acquire(timeout=SOON)
         spun = [turns.acquire(timeout=0.05) for _ in range(3)]

@@ -14,7 +14,7 @@ import pytest
 from tests.metal_errors import LARGER, LATE, MEMORY, MESSAGES
 from tests.tts_core.serving.talkers import Chorus, Said, Singers
 from tests.tts_core.serving.test_engine import Singing, engine
-from tts_core.bulk.asking import BulkWork
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.rows import TextRow
 from tts_core.bulk.speaking import RowSpeaker
 from tts_core.errors import GenerationError, ResourceError, own_error

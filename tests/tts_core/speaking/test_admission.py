@@ -58,7 +58,7 @@ def test_a_batch_of_fixed_size_has_the_places_that_fit(monkeypatch: pytest.Monke
 
 def test_texts_whose_stages_come_in_turn_are_checked_one_by_one() -> None:
     """Against what is free now, beside the bytes that other models may allocate."""
-    plan, host = replace(PLAN, in_turn=True), LateHost("torch-cuda", "bfloat16", 1000)
+    plan, host = replace(PLAN, serial=True), LateHost("torch-cuda", "bfloat16", 1000)
     found = Admission(plan, {}, host, 3, lambda texts: replace(SHORT, batch=texts))
     one = asked(SHORT)
     assert found.promised([one, asked(LONG)]) == 60

@@ -12,19 +12,19 @@ from tts_core.models import NAMES
 from tts_core.nn.noise import HostNoise
 from tts_core.options import options_class
 from tts_core.prompt import Prompt
-from tts_core.speaking.asked import each_text, frames_of, read_once, seed_of
+from tts_core.speaking.given import frames_of, given_texts, read_once, seed_of
 
 
 @pytest.mark.parametrize("model", NAMES)
 def test_every_text_has_its_own_values(model):
     kind, noise = options_class(model), [HostNoise(5), HostNoise(6)]
-    asked = each_text(["a", "b"], kind(seed=[1, 2], max_frames=[3, 4], noise=noise, speed=1.5), None)
+    asked = given_texts(["a", "b"], kind(seed=[1, 2], max_frames=[3, 4], noise=noise, speed=1.5), None)
     own = [one.options for one in asked]
     assert [(one.seed, one.max_frames, one.speed, one.noise) for one in own] == [
         (1, 3, 1.5, noise[0]),
         (2, 4, 1.5, noise[1]),
     ]
-    assert [(one.place, one.text, one.prompt) for one in asked] == [(1, "a", None), (2, "b", None)]
+    assert [(one.number, one.text, one.prompt) for one in asked] == [(1, "a", None), (2, "b", None)]
     assert [seed_of(one) for one in own] == [1, 2]
     assert [frames_of(one, 75.0) for one in own] == [3, 4]
 
@@ -32,17 +32,18 @@ def test_every_text_has_its_own_values(model):
 def test_one_value_is_for_all_texts():
     """A random seed is shared, and another one in the next batch."""
     prompt = Prompt.of(codes=np.zeros((4, 5), np.int32), text="So.")
-    first, second = each_text(["a", "b"], DiaOptions(max_frames=7), prompt)
+    first, second = given_texts(["a", "b"], DiaOptions(max_frames=7), prompt)
     assert first.options == second.options
     assert (first.options.max_frames, first.options.noise, first.prompt) == (7, None, prompt)
-    assert first.options.seed != each_text(["a"], DiaOptions(), prompt)[0].options.seed
+    assert first.options.seed != given_texts(["a"], DiaOptions(), prompt)[0].options.seed
     assert seed_of(DiaOptions()) != seed_of(DiaOptions())
     codes = np.zeros((4, 5), np.int32)
-    assert all(one.prompt is codes for one in each_text(["a", "b"], DiaOptions(), codes))
+    assert all(one.prompt is codes for one in given_texts(["a", "b"], DiaOptions(), codes))
     path: Any = "voice.wav"  # which a model refuses
-    assert [one.prompt for one in each_text(["a", "b"], DiaOptions(), path)] == [path, path]
+    assert [one.prompt for one in given_texts(["a", "b"], DiaOptions(), path)] == [path, path]
     limits = [
-        one.options.max_frames for one in each_text(["a", "b"], MetaVoiceOptions(max_frames=[9, None]), None)
+        one.options.max_frames
+        for one in given_texts(["a", "b"], MetaVoiceOptions(max_frames=[9, None]), None)
     ]
     assert limits == [9, None]
 
@@ -65,7 +66,7 @@ def test_one_value_is_for_all_texts():
 )
 def test_other_numbers_of_values_are_refused(texts, options, prompts, message):
     with pytest.raises(UsageError, match=f"^{message}"):
-        each_text(texts, DiaOptions(**options), prompts)
+        given_texts(texts, DiaOptions(**options), prompts)
 
 
 def test_one_text_has_one_value():

@@ -66,14 +66,14 @@ def joined(running: Running, *texts: int) -> list[Slot]:
 def test_nothing_runs_without_a_text() -> None:
     batch = Counting(1, 1)
     running = Running(batch, 3)
-    assert (running.turn(), running.can_step) == ([], False)
+    assert (running.advance(), running.can_step) == ([], False)
     [a] = joined(running, 1)
-    running.turn()
+    running.advance()
     assert (batch.launches, running.has_launched) == (2, True)
     running.leave(a)
-    assert running.turn() == []
+    assert running.advance() == []
     joined(running, 2)
-    assert [(slot.inputs, ids.tolist()) for slot, ids in running.turn()] == [(2, [200])]
+    assert [(slot.inputs, ids.tolist()) for slot, ids in running.advance()] == [(2, [200])]
 
 
 def test_a_text_takes_the_lowest_free_index() -> None:
@@ -98,7 +98,7 @@ def test_steps_in_which_a_text_took_no_part_are_left_out() -> None:
         return ids
 
     batch.launch = waiting
-    [(slot, ids)] = running.turn()
+    [(slot, ids)] = running.advance()
     assert (slot, ids.tolist(), running.taken) == (a, [100], [a, b])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tts_core.text.growth import LINEAR, UNITS, growth
 from tts_core.errors import UsageError
-from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, next_word, places, split
+from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, next_word, split, stops
 
 STORY = (
     "Dr. Smith paid 3.5 dollars to J. R. R. Tolkien. “What?” he said. She left at 5 p.m. and Mr. Brown, who "
@@ -95,7 +95,7 @@ def test_no_piece_begins_with_a_closing_quote(opener: str, closer: str) -> None:
 
 def test_places() -> None:
     found: dict[str, int] = {}
-    for place, rank in places(STORY):
+    for place, rank in stops(STORY):
         found.setdefault(STORY[max(0, place - 6) : place], rank)  # the better of two comes first
     assert [text for text, rank in found.items() if rank == SENTENCE] == [
         "lkien.",
@@ -132,7 +132,7 @@ def cut(text: str) -> None:
     """A text into short pieces and into one, and its places."""
     split(text, 130)
     split(text, len(text) - 1)
-    places(text)
+    stops(text)
 
 
 @pytest.mark.parametrize("unit", UNITS)

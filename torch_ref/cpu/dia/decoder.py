@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.batch import RunningBatch
-from torch_ref.cpu.dia.few_rows import SourceRuns, few_rows, near, one_thread
+from torch_ref.cpu.dia.few_rows import SourceRuns, contiguous, few_rows, one_thread
 from torch_ref.dia.decoder import DiaDecoder, DiaState
 from torch_ref.dia.dia import Dia
 from torch_ref.layers.row_cache import RowCache, RowPositions
@@ -20,29 +20,29 @@ from tts_core.nn.row_calls import alike
 
 
 class FewRowsDecoder(DiaDecoder):
-    """A decoder that has the form of few rows. nothing: as in DiaDecoder."""
+    """A decoder that has the form of few rows. empty: as in DiaDecoder."""
 
-    def __init__(self, network: Dia, nothing: Tensor | None):
-        super().__init__(network, nothing)
+    def __init__(self, network: Dia, empty: Tensor | None):
+        super().__init__(network, empty)
         form = few_rows(network)
         assert form is not None
         self.form = form
-        self.heard: tuple[Any, SourceRuns] | None = None  # of the texts that run, with their keys
+        self.source: tuple[Any, SourceRuns] | None = None  # of the texts that run, with their keys
 
     def step(
         self, state: DiaState, given: np.ndarray, at: RowPositions, caches: Sequence[RowCache]
     ) -> tuple[Tensor, DiaGiven]:
-        known, copies, count = DiaGiven.of(given), len(at.places) // len(given), len(at.places)
-        if self.heard is None or self.heard[0] is not state.keys:
+        known, copies, count = DiaGiven.of(given), len(at.on_host) // len(given), len(at.on_host)
+        if self.source is None or self.source[0] is not state.keys:
             runs = alike(known.lengths.tolist())
             pairs = zip(state.keys, state.values, strict=True)
-            self.heard = state.keys, SourceRuns(runs, [near(*pair, runs) for pair in pairs])
+            self.source = state.keys, SourceRuns(runs, [contiguous(*pair, runs) for pair in pairs])
         with self._threads():
             logits = self.form.next_logits(
                 state.tokens.repeat(copies, 1),
                 [(cache.keys[:count], cache.values[:count]) for cache in caches],
-                at.places[: len(given)].tolist(),
-                self.heard[1],
+                at.on_host[: len(given)].tolist(),
+                self.source[1],
                 self.constants if copies == 2 else None,
             )
         return logits.unflatten(1, self.numbers), known
@@ -56,7 +56,9 @@ class FewRowsDecoder(DiaDecoder):
 
 
 @torch.inference_mode()
-def make_slots(network: Dia, nothing: Tensor | None, *, texts: int, room: int, **bounds: int) -> RunningBatch:
+def make_slots(
+    network: Dia, empty: Tensor | None, *, texts: int, capacity: int, **bounds: int
+) -> RunningBatch:
     """Open a running batch as torch_ref.dia.decoder does, with the form of few rows where there is one."""
     form = DiaDecoder if few_rows(network) is None else FewRowsDecoder
-    return RunningBatch(form(network, nothing), texts=texts, room=room - 1)
+    return RunningBatch(form(network, empty), texts=texts, capacity=capacity - 1)

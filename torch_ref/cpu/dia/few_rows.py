@@ -37,13 +37,13 @@ class SourceRuns(NamedTuple):
 
 
 class FewRowsLayer(NamedTuple):
-    """Products and weights of norms. qkv: queries, keys and values; asking: queries of cross-attention."""
+    """Products and weights of norms. qkv: queries, keys and values; queries: queries of cross-attention."""
 
     own_norm: Tensor
     qkv: Product
     own_out: Product
     cross_norm: Tensor
-    asking: Product
+    queries: Product
     cross_out: Product
     mlp_norm: Tensor
     gate_up: Product
@@ -76,49 +76,49 @@ class DiaFewRows:
     def current(self, network: Dia) -> bool:
         """Return False once the network's weights were replaced or changed."""
         now = _weights(network)
-        same = all(one is other for one, other in zip(self.weights, now, strict=True))
+        same = all(weight is other for weight, other in zip(self.weights, now, strict=True))
         return same and self.versions == _versions(now)
 
     def next_logits(
         self,
         tokens: Tensor,
         own: Sequence[Pair],
-        places: Sequence[int],
-        heard: SourceRuns,
+        positions: Sequence[int],
+        source: SourceRuns,
         constants: Sequence[Tensor] | None,
     ) -> Tensor:
         """Compute logits for the row after `tokens`. (R, C) → (R, C·V) float32.
 
         R: rows of B texts, then with guidance their unconditional ones.
         own: keys and values of each layer, (R, K, rows, E), to which the new ones are written.
-        places: of `tokens` in each text.
+        positions: of `tokens` in each text.
         constants: as Source's `unconditional`.
         """
-        rows, texts = len(tokens), len(places)
-        at = torch.tensor(places)
+        rows, texts = len(tokens), len(positions)
+        at = torch.tensor(positions)
         rotation = _whole(self.decoder.rotary(at[:, None, None], 1), rows // texts)
         cross_rotation = None
         if self.decoder.cross_rope:
             cross_rotation = _whole(self.decoder.cross_rotary(at[:, None, None], 1), 1)
-        whole, asked = self.calls.padded(rows), self.calls.padded(texts)
+        whole, padded_texts = self.calls.padded(rows), self.calls.padded(texts)
         x = F.pad(self.decoder.embeddings(tokens[:, None])[:, 0], (0, 0, 0, whole - rows))
-        conditional, rest, asking_rows = x[:texts], x[texts:rows], x[:asked]
-        attended, told = x.new_zeros(whole, self.widths[0]), x.new_zeros(asked, self.widths[1])
-        seen = alike([place + 1 for place in places])
+        conditional, rest, query_rows = x[:texts], x[texts:rows], x[:padded_texts]
+        attended, told = x.new_zeros(whole, self.widths[0]), x.new_zeros(padded_texts, self.widths[1])
+        seen = alike([position + 1 for position in positions])
         first_value = -self.kv_heads
         for index, (layer, (keys, values)) in enumerate(zip(self.layers, own, strict=True)):
             heads = layer.qkv(_normed(x, layer.own_norm, self.eps)).narrow(0, 0, rows)
             heads = heads.view(rows, -1, 1, self.head_dim)
-            turned = _rotate(heads[:, :first_value], rotation)
-            _write(keys, turned[:, first_value:], places, at)
-            _write(values, heads[:, first_value:], places, at)
-            _attend(turned[:, :first_value], near(keys, values, seen), seen, attended)
+            rotated = _rotate(heads[:, :first_value], rotation)
+            _write(keys, rotated[:, first_value:], positions, at)
+            _write(values, heads[:, first_value:], positions, at)
+            _attend(rotated[:, :first_value], contiguous(keys, values, seen), seen, attended)
             x.add_(layer.own_out(attended))
 
-            asking = layer.asking(_normed(asking_rows, layer.cross_norm, self.eps)).narrow(0, 0, texts)
-            asking = asking.view(texts, -1, 1, self.cross_head_dim)
-            asking = asking if cross_rotation is None else _rotate(asking, cross_rotation)
-            _attend(asking, heard.layers[index], heard.runs, told)
+            queries = layer.queries(_normed(query_rows, layer.cross_norm, self.eps)).narrow(0, 0, texts)
+            queries = queries.view(texts, -1, 1, self.cross_head_dim)
+            queries = queries if cross_rotation is None else _rotate(queries, cross_rotation)
+            _attend(queries, source.layers[index], source.runs, told)
             conditional.add_(layer.cross_out(told).narrow(0, 0, texts))
             if constants is not None:
                 rest.add_(constants[index][0])
@@ -169,10 +169,10 @@ def _products(layer: DecoderLayer) -> list[list[Tensor]]:
 
 
 def _layer(layer: DecoderLayer, products: RowProducts) -> FewRowsLayer:
-    qkv, own_out, asking, cross_out, gate_up, down = map(products, _products(layer))
+    qkv, own_out, queries, cross_out, gate_up, down = map(products, _products(layer))
     own_norm, cross_norm, mlp_norm = layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm
     return FewRowsLayer(
-        own_norm.weight, qkv, own_out, cross_norm.weight, asking, cross_out, mlp_norm.weight, gate_up, down
+        own_norm.weight, qkv, own_out, cross_norm.weight, queries, cross_out, mlp_norm.weight, gate_up, down
     )
 
 
@@ -207,26 +207,26 @@ def _rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
 
 
-def _write(held: Tensor, new: Tensor, places: Sequence[int], at: Tensor) -> None:
+def _write(held: Tensor, new: Tensor, positions: Sequence[int], at: Tensor) -> None:
     """Put each text's new keys or values at its place. held: (R, K, rows, E).  new: (R, K, 1, E)."""
-    if min(places) == max(places):
-        held.narrow(2, places[0], 1).copy_(new)
+    if min(positions) == max(positions):
+        held.narrow(2, positions[0], 1).copy_(new)
     else:
         held[torch.arange(len(held)), :, at.repeat(len(held) // len(at))] = new[:, :, 0]
 
 
-def near(keys: Tensor, values: Tensor, runs: Runs) -> list[Pair]:
+def contiguous(keys: Tensor, values: Tensor, runs: Runs) -> list[Pair]:
     """Return each run's keys, turned, and values, text by text. (R, K, S, E) twice → (N, E, S), (N, S, E)."""
     if len(runs) == 1:
         count = runs[0][2]
         shown = keys.narrow(2, 0, count).flatten(0, 1).transpose(1, 2)
         return [(shown, values.narrow(2, 0, count).flatten(0, 1))]
     split = -1, runs[-1][1]  # conditional and unconditional rows of the texts
-    keys, values = (one.unflatten(0, split).transpose(0, 1) for one in (keys, values))
+    keys, values = (key.unflatten(0, split).transpose(0, 1) for key in (keys, values))
     found = list[Pair]()
     for first, last, count in runs:
         shown, held = (
-            one.narrow(0, first, last - first).narrow(3, 0, count).flatten(0, 2) for one in (keys, values)
+            key.narrow(0, first, last - first).narrow(3, 0, count).flatten(0, 2) for key in (keys, values)
         )
         found.append((shown.transpose(1, 2), held))
     return found
@@ -242,15 +242,15 @@ def _attend(queries: Tensor, pairs: Sequence[Pair], runs: Runs, out: Tensor) -> 
     rows, width = len(queries), queries.shape[-1]
     if len(runs) == 1:
         [(keys, values)] = pairs
-        placed = out.narrow(0, 0, rows).view(len(keys), -1, width)
-        scores = torch.bmm(queries.reshape(placed.shape), keys)
-        torch.bmm(scores.softmax(dim=-1), values, out=placed)
+        target = out.narrow(0, 0, rows).view(len(keys), -1, width)
+        scores = torch.bmm(queries.reshape(target.shape), keys)
+        torch.bmm(scores.softmax(dim=-1), values, out=target)
         return
     texts = runs[-1][1]
     by_text = queries.reshape(-1, texts, queries.shape[1], width).transpose(0, 1).contiguous()
     made = torch.empty_like(by_text)  # (B, copies, H, E)
     for (first, last, _), (keys, values) in zip(runs, pairs, strict=True):
-        asked = by_text.narrow(0, first, last - first).view(len(keys), -1, width)
-        placed = made.narrow(0, first, last - first).view(len(keys), -1, width)
-        torch.bmm(torch.bmm(asked, keys).softmax(dim=-1), values, out=placed)
+        query = by_text.narrow(0, first, last - first).view(len(keys), -1, width)
+        target = made.narrow(0, first, last - first).view(len(keys), -1, width)
+        torch.bmm(torch.bmm(query, keys).softmax(dim=-1), values, out=target)
     out.narrow(0, 0, rows).view(-1, texts, *made.shape[2:]).copy_(made.transpose(0, 1))

@@ -58,7 +58,7 @@ class Memory:
         return self.before[:, self._at - count : self._at], self.after[:, self._at - count : self._at]
 
 
-def joined(
+def next_inputs(
     x: Tensor,
     bias: Tensor | None,
     skip: Tensor | None,
@@ -67,7 +67,7 @@ def joined(
     memory: Memory,
     out: Tensor,
     *,
-    keeps: bool = False,
+    sums: bool = False,
     line: int = 0,
     within: Inside | None = None,
 ) -> Tensor | None:
@@ -77,16 +77,16 @@ def joined(
     bias: (C,).
     skip: (R·s·T, C), contiguous, or with more steps a row at its end, which another call left so.
     out: (R, count + s·T, C), of any strides, is filled.
-    keeps: return x + bias + skip, (R·(line + s·T), C); without a line it takes the place of skip.
+    sums: return x + bias + skip, (R·(line + s·T), C); without a line it takes the place of skip.
     line: of these sums, at most `count`, that streams carry, too; they come first.
     within: where sums are not zero.
     """
     rows, steps, phases, channels = x.shape
-    length, kept = steps * phases, None
+    length, summed = steps * phases, None
     cells = length if skip is None else len(skip) // rows
-    if keeps:
-        in_place = skip is not None and (cells, line) == (length, 0)
-        kept = skip if in_place else x.new_empty(rows * (line + length), channels)
+    if sums:
+        reuses = skip is not None and (cells, line) == (length, 0)
+        summed = skip if reuses else x.new_empty(rows * (line + length), channels)
     if x.stride(1) == phases * x.stride(2):  # channels are last: the outputs of all steps are in order
         x, phases = x.view(rows, length, 1, channels), 1
     before, after = memory.take(count * channels)
@@ -94,14 +94,14 @@ def joined(
     starts, ends, *rates = within or (None, None, 0, 0, 0)
     block = _dividing(channels)
     tile = max(1, TILE // block)
-    _join[rows * triton.cdiv(count + length, tile), triton.cdiv(channels, block)](
-        x, bias, skip, activation.slope, activation.factor, kept, out, before, after, line_before, line_after,
-        starts, ends, *x.stride(), *out.stride(), before.stride(0), count, channels, length, cells, line,
-        *rates, PHASES=phases, KIND=activation.kind, HELD=count > 0, BIAS=bias is not None,
-        SKIP=skip is not None, KEEPS=keeps, LINE=line > 0, WITHIN=within is not None, TILE=tile, BLOCK=block,
+    _next_inputs[rows * triton.cdiv(count + length, tile), triton.cdiv(channels, block)](
+        x, bias, skip, activation.slope, activation.factor, summed, out, before, after, line_before,
+        line_after, starts, ends, *x.stride(), *out.stride(), before.stride(0), count, channels, length,
+        cells, line, *rates, PHASES=phases, KIND=activation.kind, HELD=count > 0, BIAS=bias is not None,
+        SKIP=skip is not None, SUMS=sums, LINE=line > 0, WITHIN=within is not None, TILE=tile, BLOCK=block,
         num_warps=4, enable_fp_fusion=False, **pdl(out.device),
     )  # fmt: skip
-    return kept
+    return summed
 
 
 def depthwise_norm(
@@ -115,7 +115,7 @@ def depthwise_norm(
 ) -> tuple[Tensor, Tensor]:
     """Compute the layer norm of a causal depthwise convolution of x + bias.
 
-    x: (R, T, s, C), as of `joined`; its dtype is that of both results.
+    x: (R, T, s, C), as of `next_inputs`; its dtype is that of both results.
     bias: (C,).
     taps, shift: (k, C) and (C,), of the convolution.
     norm: gain, bias and eps.
@@ -125,14 +125,14 @@ def depthwise_norm(
     rows, steps, phases, channels = x.shape
     count, length = len(taps) - 1, steps * phases
     before, after = memory.take(count * channels)
-    out, kept = (x.new_empty(rows * length, channels) for _ in range(2))
+    out, summed = (x.new_empty(rows * length, channels) for _ in range(2))
     gain, offset, eps = norm
     _depthwise_norm[rows * length,](
-        x, bias, taps, shift, gain, offset, rest, kept, out, before, after, *x.stride(), before.stride(0),
+        x, bias, taps, shift, gain, offset, rest, summed, out, before, after, *x.stride(), before.stride(0),
         length, eps, COUNT=count, CHANNELS=channels, PHASES=phases, BLOCK=triton.next_power_of_2(channels),
         num_warps=4, **pdl(x.device),
     )  # fmt: skip
-    return out, kept
+    return out, summed
 
 
 def attended(
@@ -141,19 +141,19 @@ def attended(
     """Attend to a window of keys, of which streams carry all but the new ones.
 
     qkv: (R, T, (H + 2K)·E), contiguous; its queries and keys are rotated in place.
-    rotation, mask: of the steps, as in `Places`.
+    rotation, mask: of the steps, as in `StreamPositions`.
     → (R·T, H·E).
     """
     rows, length, width = qkv.shape
     head_dim, count = width // (heads + 2 * key_heads), window - 1
-    cos, sin = (each.reshape(-1, head_dim // 2).contiguous() for each in rotation)
+    cos, sin = (item.reshape(-1, head_dim // 2).contiguous() for item in rotation)
     before, after = memory.take(2 * count * key_heads * head_dim)
     cells = max(count, length)
     sizes = {"HEADS": heads, "KEY_HEADS": key_heads, "HEAD_DIM": head_dim, "COUNT": count}
-    _turn_and_keep[rows * cells,](
+    _rotate_and_store[rows * cells,](
         qkv, cos, sin, before, after, before.stride(0), length, cells, len(cos),
-        TURNED=triton.next_power_of_2(heads + key_heads), HALF=triton.next_power_of_2(head_dim // 2),
-        KEPT=triton.next_power_of_2(key_heads * head_dim), num_warps=4, enable_fp_fusion=False, **sizes,
+        ROTATED=triton.next_power_of_2(heads + key_heads), HALF=triton.next_power_of_2(head_dim // 2),
+        KEY_WIDTH=triton.next_power_of_2(key_heads * head_dim), num_warps=4, enable_fp_fusion=False, **sizes,
         **pdl(qkv.device),
     )  # fmt: skip
     out, mask = qkv.new_empty(rows * length, heads * head_dim), mask.contiguous()
@@ -200,12 +200,12 @@ def _dividing(channels: int) -> int:
 
 
 @jit
-def _join(
-    x, bias, skip, slope, factor, kept, out, before, after, line_before, line_after, starts, ends,
+def _next_inputs(
+    x, bias, skip, slope, factor, summed, out, before, after, line_before, line_after, starts, ends,
     x_row, x_step, x_phase, x_channel, out_row, out_time, out_channel, state_row, count, channels, length,
     cells, line, rate, late, short,
     PHASES: tl.constexpr, KIND: tl.constexpr, HELD: tl.constexpr, BIAS: tl.constexpr, SKIP: tl.constexpr,
-    KEEPS: tl.constexpr, LINE: tl.constexpr, WITHIN: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    SUMS: tl.constexpr, LINE: tl.constexpr, WITHIN: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(count + length, TILE)
@@ -234,15 +234,15 @@ def _join(
     if WITHIN:
         step = tl.load(starts + row) * rate - late + time
         y = tl.where((step >= 0) & (step < tl.load(ends + row) * rate - short), y, 0.0)
-    if KEEPS:
-        place = time + line
-        waits, whole = inside & (place >= 0), y
+    if SUMS:
+        index = time + line
+        waits, whole = inside & (index >= 0), y
         if LINE:
-            carried = row * state_row + place * channels + channel
+            carried = row * state_row + index * channels + channel
             first = tl.load(line_before + carried, mask=waits & (time < 0), other=0.0)
             whole = tl.where(time < 0, first, y)
-            tl.store(line_after + carried - length * channels, whole, mask=waits & (place >= length))
-        tl.store(kept + (row * (length + line) + place) * channels + channel, whole, mask=waits)
+            tl.store(line_after + carried - length * channels, whole, mask=waits & (index >= length))
+        tl.store(summed + (row * (length + line) + index) * channels + channel, whole, mask=waits)
     if KIND == "snake":
         s = tl.sin(a * y)
         y = y + f * (s * s)
@@ -259,7 +259,7 @@ def _join(
 
 @jit
 def _depthwise_norm(
-    x, bias, taps, shift, gain, offset, rest, kept, out, before, after, x_row, x_step, x_phase, x_channel,
+    x, bias, taps, shift, gain, offset, rest, summed, out, before, after, x_row, x_step, x_phase, x_channel,
     state_row, length, eps,
     COUNT: tl.constexpr, CHANNELS: tl.constexpr, PHASES: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -285,7 +285,7 @@ def _depthwise_norm(
         else:
             leaves = cell >= length
             more = tl.load(rest + channel, mask=inside, other=0.0)
-            tl.store(kept + tl.program_id(0).to(tl.int64) * CHANNELS + channel, y + more, mask=inside)
+            tl.store(summed + tl.program_id(0).to(tl.int64) * CHANNELS + channel, y + more, mask=inside)
         tl.store(after + state - length * CHANNELS, y, mask=inside & leaves)
         total += y * tl.load(taps + tap * CHANNELS + channel, mask=inside, other=0.0)
     factor = tl.load(gain + channel, mask=inside, other=0.0)
@@ -295,15 +295,15 @@ def _depthwise_norm(
 
 
 @jit
-def _turn_and_keep(
-    qkv, cos, sin, before, after, state_row, length, cells, turns,
+def _rotate_and_store(
+    qkv, cos, sin, before, after, state_row, length, cells, angles,
     HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, COUNT: tl.constexpr,
-    TURNED: tl.constexpr, HALF: tl.constexpr, KEPT: tl.constexpr, PDL: tl.constexpr,
+    ROTATED: tl.constexpr, HALF: tl.constexpr, KEY_WIDTH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     row = (tl.program_id(0) // cells).to(tl.int64)
     cell = tl.program_id(0) % cells + tl.minimum(COUNT, length)
     width: tl.constexpr = KEY_HEADS * HEAD_DIM
-    channel = tl.arange(0, KEPT)
+    channel = tl.arange(0, KEY_WIDTH)
     inside, values = channel < width, COUNT * width
     if PDL:
         tl.extra.cuda.gdc_wait()
@@ -315,24 +315,24 @@ def _turn_and_keep(
         tl.store(to + values + channel, tl.load(held + values, mask=inside, other=0.0), mask=inside)
     else:
         step = row * length + cell - COUNT
-        head, part = tl.arange(0, TURNED)[:, None], tl.arange(0, HALF)[None, :]
+        head, part = tl.arange(0, ROTATED)[:, None], tl.arange(0, HALF)[None, :]
         half: tl.constexpr = HEAD_DIM // 2
-        turned = (head < HEADS + KEY_HEADS) & (part < half)
-        angle = step % turns * half + part
+        is_rotated = (head < HEADS + KEY_HEADS) & (part < half)
+        angle = step % angles * half + part
         c = tl.load(cos + angle, mask=part < half, other=0.0)
         s = tl.load(sin + angle, mask=part < half, other=0.0)
         at = qkv + step * (HEADS + 2 * KEY_HEADS) * HEAD_DIM
         pair = at + head * HEAD_DIM + part
-        first = tl.load(pair, mask=turned, other=0.0).to(tl.float32)
-        second = tl.load(pair + half, mask=turned, other=0.0).to(tl.float32)
+        first = tl.load(pair, mask=is_rotated, other=0.0).to(tl.float32)
+        second = tl.load(pair + half, mask=is_rotated, other=0.0).to(tl.float32)
         first, second = first * c - second * s, second * c + first * s
-        tl.store(pair, first, mask=turned)
-        tl.store(pair + half, second, mask=turned)
+        tl.store(pair, first, mask=is_rotated)
+        tl.store(pair + half, second, mask=is_rotated)
         if cell >= length:
             kind = qkv.dtype.element_ty
             key = to + (head - HEADS) * HEAD_DIM + part
-            tl.store(key, first.to(kind).to(tl.float32), mask=turned & (head >= HEADS))
-            tl.store(key + half, second.to(kind).to(tl.float32), mask=turned & (head >= HEADS))
+            tl.store(key, first.to(kind).to(tl.float32), mask=is_rotated & (head >= HEADS))
+            tl.store(key + half, second.to(kind).to(tl.float32), mask=is_rotated & (head >= HEADS))
             value = tl.load(at + (HEADS + KEY_HEADS) * HEAD_DIM + channel, mask=inside, other=0.0)
             tl.store(to + values + channel, value.to(tl.float32), mask=inside)
 
@@ -360,9 +360,9 @@ def _attend(
         cell = block * BLOCK + tl.arange(0, BLOCK)
         inside = cell < COUNT + length
         seen = tl.load(mask + row * mask_row + time * (COUNT + length) + cell, mask=inside, other=0) != 0
-        place = (key_head * HEAD_DIM + part)[None, :]
-        held = before + row * state_row + cell[:, None] * width + place
-        new = qkv + (row * length + cell[:, None] - COUNT) * stride + HEADS * HEAD_DIM + place
+        index = (key_head * HEAD_DIM + part)[None, :]
+        held = before + row * state_row + cell[:, None] * width + index
+        new = qkv + (row * length + cell[:, None] - COUNT) * stride + HEADS * HEAD_DIM + index
         whole = seen[:, None] & (part < HEAD_DIM)[None, :]
         old, fresh = whole & (cell < COUNT)[:, None], whole & (cell >= COUNT)[:, None]
         key = tl.load(held, mask=old, other=0.0) + tl.load(new, mask=fresh, other=0.0).to(tl.float32)

@@ -1,6 +1,6 @@
 """Decoders of streams of Mimi and Qwen3-TTS's codec on CUDA: one kernel between two convolutions.
 
-The operations are those of the codecs' `decode_piece`. Differs from it: a transposed convolution is one of
+The operations are those of the codecs' `decode_window`. Differs from it: a transposed convolution is one of
 few taps with the outputs of a step side by side, so that streams carry its inputs; scales of layers are part
 of the weights before them.
 """
@@ -27,7 +27,7 @@ from torch_ref.cuda.codecs.causal import (
     attended,
     depthwise_norm,
     entries,
-    joined,
+    next_inputs,
     sound,
 )
 from torch_ref.cuda.codecs.conv import CausalConv, laid_out
@@ -148,11 +148,11 @@ class _Form:
             rows, length = x.shape[0], x.shape[1] * x.shape[2]
             held = step.conv.inputs(rows, length)
             more, count = skip if adds else None, step.conv.count
-            kept = joined(x, bias, more, step.activation, count, memory, held, keeps=step.opens)
-            skip = kept if step.opens else skip
+            summed = next_inputs(x, bias, more, step.activation, count, memory, held, sums=step.opens)
+            skip = summed if step.opens else skip
             x, bias, adds = step.conv(held), step.conv.bias, step.closes
         held = self.last_conv.inputs(x.shape[0], x.shape[1] * x.shape[2])
-        joined(x, bias, skip if adds else None, self.last, self.last_conv.count, memory, held)
+        next_inputs(x, bias, skip if adds else None, self.last, self.last_conv.count, memory, held)
         return sound(held, self.last_weight, cast(Tensor, self.last_conv.bias), limit)
 
     def conv(self, layer: Convolution) -> CausalConv:
@@ -198,15 +198,17 @@ class _Qwen3(_Form):
     def __call__(self, codes: Tensor, rotation: Rotation, mask: Tensor, memory: Memory) -> Tensor:
         rows, _, length = codes.shape
         held = self.pre_conv.inputs(rows, length)
-        joined(self.latents(codes), None, None, NONE, self.pre_conv.count, memory, held)
+        next_inputs(self.latents(codes), None, None, NONE, self.pre_conv.count, memory, held)
         x = F.linear(self.pre_conv(held).reshape(rows * length, -1), *self.input).float()
         x, added = self.transform(x, rows, rotation, mask, memory)
         x = F.linear(self.norm(x, added, self.final), *self.output)
-        for each in self.raises:
-            x = F.linear(x, each.weight).view(rows, length, each.ratio, -1)
-            y, x = depthwise_norm(x, each.bias, each.taps, each.shift, each.norm, each.rest, memory)
-            x.addmm_(F.gelu(F.linear(y, *each.first)), each.second)
-            length *= each.ratio
+        for own_raise in self.raises:
+            x = F.linear(x, own_raise.weight).view(rows, length, own_raise.ratio, -1)
+            y, x = depthwise_norm(
+                x, own_raise.bias, own_raise.taps, own_raise.shift, own_raise.norm, own_raise.rest, memory
+            )
+            x.addmm_(F.gelu(F.linear(y, *own_raise.first)), own_raise.second)
+            length *= own_raise.ratio
         return self.convolve(x.view(rows, length, 1, -1), None, memory, 1.0)
 
     def _raise(self, layer: CausalConvTranspose1d, block: ConvNeXtBlock) -> _Raise:
@@ -238,14 +240,14 @@ class _Mimi(_Form):
         latents = self.latents(codes)
         rows, length, _, channels = latents.shape
         held = latents.new_empty(rows, 1 + length, channels, dtype=torch.float32)
-        joined(latents, None, None, NONE, 1, memory, held)
+        next_inputs(latents, None, None, NONE, 1, memory, held)
         x = torch.addcmul(held[:, 1:, None] * self.now, held[:, :-1, None], self.earlier)
         x, added = self.transform(x.view(-1, channels), rows, rotation, mask, memory)
         return self.convolve(added.view(rows, STEPS * length, 1, -1), x, memory, float("inf"))
 
 
 class FusedPieces:
-    """Decodes pieces of streams as the codec's `decode_piece` does, with a state of its own in one tensor.
+    """Decodes pieces of streams as the codec's `decode_window` does, with a state of its own in one tensor.
 
     Weights are copied in the layout of the precision.
     """
@@ -268,7 +270,7 @@ class FusedPieces:
         steps = [*(step.conv for step in form.steps), form.last_conv]
         if isinstance(form, _Qwen3):
             steps.append(form.pre_conv)
-            more = sum((len(each.taps) - 1) * each.taps.shape[1] for each in form.raises)
+            more = sum((len(own_raise.taps) - 1) * own_raise.taps.shape[1] for own_raise in form.raises)
         else:
             more = len(form.project)
         head_dim = form.layers[0].qkv.shape[0] // (form.heads + 2 * form.key_heads)
@@ -307,9 +309,9 @@ def _steps(layers: Iterable[nn.Module]) -> Iterator[Found]:
             yield from _steps(layer.block)
         elif isinstance(layer, ResidualUnit | ResidualBlock):
             inside = layer.block if isinstance(layer, ResidualBlock) else layer.children()
-            first, one, second, two = inside
-            yield first, cast(Convolution, one), True, False
-            yield second, cast(Convolution, two), False, True
+            first, opening, second, closing = inside
+            yield first, cast(Convolution, opening), True, False
+            yield second, cast(Convolution, closing), False, True
         elif isinstance(layer, Convolution):
             yield activation, layer, False, False
             activation = None

@@ -1,6 +1,6 @@
 """DAC's decoder of streams on CUDA: one kernel between two convolutions, samples late.
 
-The operations are those of torch_ref.codecs.dac.Dac.decode_piece, with a transposed convolution as in
+The operations are those of torch_ref.codecs.dac.Dac.decode_window, with a transposed convolution as in
 torch_ref/cuda/codecs/decoder.py.
 """
 
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.dac import Dac, DecoderBlock, Snake1d, VectorQuantizer
-from torch_ref.cuda.codecs.causal import Activation, Inside, Memory, joined, sound
+from torch_ref.cuda.codecs.causal import Activation, Inside, Memory, next_inputs, sound
 from torch_ref.cuda.codecs.conv import CausalConv, laid_out
 from torch_ref.cuda.snake import usable
 from torch_ref.limits.precision import LAYOUTS, Precision, computing
@@ -25,14 +25,14 @@ class _DelayedStep(NamedTuple):
 
     adds: a skip to the sum.
     line: steps by which the sum is late as the next skip; 0 if it is none.
-    place: rate, late and short of the sum, as of Inside; None if it need not be zero anywhere.
+    timing: rate, late and short of the sum, as of Inside; None if it need not be zero anywhere.
     """
 
     activation: Activation
     conv: CausalConv
     adds: bool
     line: int
-    place: tuple[int, int, int] | None
+    timing: tuple[int, int, int] | None
 
 
 class _DelayedForm:
@@ -43,10 +43,10 @@ class _DelayedForm:
         books = cast(Sequence[VectorQuantizer], codec.quantizer.quantizers)
         size, width = codec.config.codebook_size, max(codec.config.codebook_dim)
         tables = [book.codebook.weight.detach() for book in books]
-        self.table = torch.cat([F.pad(one, (0, width - one.shape[1])) for one in tables])
+        self.table = torch.cat([F.pad(table, (0, width - table.shape[1])) for table in tables])
         self.firsts = size * torch.arange(len(tables), device=self.table.device)
         outs = [book.out_proj.weight.detach()[:, :, 0] for book in books]
-        outs = [F.pad(one, (0, width - one.shape[1])) for one in outs]
+        outs = [F.pad(out, (0, width - out.shape[1])) for out in outs]
         self.project = torch.cat(outs, dim=1).to(self.dtype)
         biases = [cast(Tensor, book.out_proj.bias).detach() for book in books]
         self.bias = torch.stack(biases).sum(dim=0).to(self.dtype)
@@ -63,14 +63,14 @@ class _DelayedForm:
         x, bias, skip, step = self.latents(codes), None, None, self.last
         for step in (*self.steps, self.last):
             held = step.conv.inputs(x.shape[0], x.shape[1] * x.shape[2])
-            within = None if step.place is None else Inside(starts, ends, *step.place)
-            kept = joined(
+            within = None if step.timing is None else Inside(starts, ends, *step.timing)
+            summed = next_inputs(
                 x, bias, skip if step.adds else None, step.activation, step.conv.count, memory, held,
-                keeps=step.line > 0, line=step.line, within=within,
+                sums=step.line > 0, line=step.line, within=within,
             )  # fmt: skip
             if step is self.last:
                 return torch.tanh(sound(held, self.last_weight, cast(Tensor, step.conv.bias), float("inf")))
-            skip = kept if step.line else skip
+            skip = summed if step.line else skip
             x, bias = step.conv(held), step.conv.bias
         raise AssertionError("the last step returns")
 
@@ -78,9 +78,9 @@ class _DelayedForm:
         rate, late, short = 1, 0, 0
         for activation, layer, adds, opens, masked in _layers(codec):
             padding = int(layer.padding[0])
-            place = (rate, late, short) if masked else None
+            index = (rate, late, short) if masked else None
             line = padding if opens else 0
-            yield _DelayedStep(activation, laid_out(layer, self.dtype, self.layout), adds, line, place)
+            yield _DelayedStep(activation, laid_out(layer, self.dtype, self.layout), adds, line, index)
             if isinstance(layer, nn.ConvTranspose1d):
                 stride = layer.stride[0]
                 rate, late = rate * stride, late * stride + padding
@@ -90,7 +90,7 @@ class _DelayedForm:
 
 
 class FusedDelayed:
-    """Decodes pieces of DAC's streams as its `decode_piece` does, with a state of its own in one tensor.
+    """Decodes pieces of DAC's streams as its `decode_window` does, with a state of its own in one tensor.
 
     Weights are copied in the layout of the precision.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch_ref.codecs.dac import Dac, Snake1d
-from torch_ref.cuda.codecs.pieces import ReplayedDelayed
+from torch_ref.cuda.codecs.windows import ReplayedDelayed
 from torch_ref.cuda.dia.dac import FusedDac, KernelSnake1d
 from torch_ref.cuda.dia.decoder import make_slots
 from torch_ref.cuda.replayed import Replayed
@@ -24,4 +24,4 @@ def forms(codec: Dac) -> dict[str, Any]:
         lambda: codec.precision,
         lambda shape: shape[0] * shape[2] <= most_fed(codec.config, codec.policy, backend=backend),
     )
-    return {"make_slots": make_slots, "decode": decode, "decode_piece": ReplayedDelayed(codec)}
+    return {"make_slots": make_slots, "decode": decode, "decode_window": ReplayedDelayed(codec)}

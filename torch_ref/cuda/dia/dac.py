@@ -116,14 +116,14 @@ def summed(x: Tensor, bias: Tensor, snake: Snake1d, skip: Tensor | None) -> tupl
     return _launched(x, bias, snake, skip, x), x
 
 
-def _launched(x: Tensor, bias: Tensor, snake: Snake1d, skip: Tensor | None, kept: Tensor | None) -> Tensor:
+def _launched(x: Tensor, bias: Tensor, snake: Snake1d, skip: Tensor | None, sums: Tensor | None) -> Tensor:
     out, last = torch.empty_like(x), x.stride(1) == 1 and x.shape[1] > 1
     batch, channels, _, length = x.shape
     rows, length = (batch, channels * length) if last else (batch * channels, length)
     blocks = triton.cdiv(length, BLOCK)
     _activate[rows * blocks,](
-        x, bias, x if skip is None else skip, snake.alpha, x if kept is None else kept, out, length, blocks,
-        CHANNELS=channels, LAST=last, SKIP=skip is not None, KEPT=kept is not None, BLOCK=BLOCK, num_warps=4,
+        x, bias, x if skip is None else skip, snake.alpha, x if sums is None else sums, out, length, blocks,
+        CHANNELS=channels, LAST=last, SKIP=skip is not None, SUMS=sums is not None, BLOCK=BLOCK, num_warps=4,
         enable_fp_fusion=False,
     )  # fmt: skip
     return out
@@ -131,8 +131,8 @@ def _launched(x: Tensor, bias: Tensor, snake: Snake1d, skip: Tensor | None, kept
 
 @jit
 def _activate(
-    x, bias, skip, alpha, kept, out, length, blocks,
-    CHANNELS: tl.constexpr, LAST: tl.constexpr, SKIP: tl.constexpr, KEPT: tl.constexpr, BLOCK: tl.constexpr,
+    x, bias, skip, alpha, sums, out, length, blocks,
+    CHANNELS: tl.constexpr, LAST: tl.constexpr, SKIP: tl.constexpr, SUMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, col = tl.program_id(0) // blocks, tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside, at = col < length, row.to(tl.int64) * length + col
@@ -142,8 +142,8 @@ def _activate(
     y = y.to(kind).to(tl.float32)
     if SKIP:
         y = (tl.load(skip + at, mask=inside, other=0.0).to(tl.float32) + y).to(kind).to(tl.float32)
-    if KEPT:
-        tl.store(kept + at, y.to(kind), mask=inside)
+    if SUMS:
+        tl.store(sums + at, y.to(kind), mask=inside)
     a = tl.load(alpha + channel).to(tl.float32)
     s = tl.sin(a * y)
     factor = tl.div_rn(tl.full([BLOCK], 1.0, dtype=tl.float32), a + 1e-9)

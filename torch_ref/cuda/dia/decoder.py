@@ -33,15 +33,15 @@ DRAWN_STEPS = 64  # draws that are kept
 
 
 class CapturedDia(CapturedDecoder):
-    """The decoder for `texts` texts of at most `text_rows` bytes and `room` grid rows."""
+    """The decoder for `texts` texts of at most `text_rows` bytes and `capacity` grid rows."""
 
     steps = 2  # with 4 the first sound came 3 ms later, and 64 streams were no faster
 
-    def __init__(self, decoder: FusedDecoder, *, texts: int, room: int, text_rows: int):
+    def __init__(self, decoder: FusedDecoder, *, texts: int, capacity: int, text_rows: int):
         self.fused, self.network = decoder, decoder.network
         self.reader, self.host = FusedReader(self.network), Host(self.network.logits_dense)
         self.texts, self.guided, config = texts, decoder.constants is not None, self.network.config
-        self.memory = DecoderMemory.empty(self.network, texts, room, text_rows, guided=self.guided)
+        self.memory = DecoderMemory.empty(self.network, texts, capacity, text_rows, guided=self.guided)
         self.read_texts = PromptReader(self.reader, self.memory, self.host)
         self.read_rows = PromptReader(decoder, self.memory, self.host, most=0)  # recordings differ in length
         device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
@@ -52,7 +52,7 @@ class CapturedDia(CapturedDecoder):
         self.states = whole(len(DiaProgress._fields), texts)  # so that joining is one copy
         self.rows = DiaDraws(
             **DiaProgress(*self.states)._asdict(),
-            cells=whole(texts, room, channels),
+            cells=whole(texts, capacity, channels),
             tick=whole(texts),
             drawn=whole(DRAWN_STEPS, texts, channels),
             settings=torch.zeros(texts, len(columns(DiaSampling)._fields), device=device),
@@ -72,14 +72,14 @@ class CapturedDia(CapturedDecoder):
     def join(self, texts: Mapping[int, DiaInputs]) -> Sequence[int]:
         """Read texts, and the rows before the last known ones; the next step reads that and draws."""
         to_device, given = self.host.to_device, [*texts.values()]
-        slots, heard = to_device(np.array([*texts])), Packed.of(len(text.tokens) for text in given)
+        slots, packed_texts = to_device(np.array([*texts])), Packed.of(len(text.tokens) for text in given)
         tokens = to_device(np.concatenate([text.tokens for text in given]))
-        prompts = zip(texts, heard.spans, heard.lengths, strict=True)
+        prompts = zip(texts, packed_texts.spans, packed_texts.lengths, strict=True)
         self.read_texts(
             F.embedding(tokens, self.reader.table),
             [PromptRows(span.start, count, slot) for slot, span, count in prompts],
         )
-        self.memory.lengths[slots] = to_device(np.array(heard.lengths))
+        self.memory.lengths[slots] = to_device(np.array(packed_texts.lengths))
         if any(text.positions for text in given):
             self._read_rows({slot: text.grid[: text.positions] for slot, text in texts.items()})
         cells = np.zeros((len(given), max(len(text.grid) for text in given), len(self.delays)), np.int32)
@@ -144,16 +144,16 @@ class CapturedDia(CapturedDecoder):
 
 @torch.inference_mode()
 def make_slots(
-    network: Dia, nothing: Tensor | None, *, texts: int, room: int, text_rows: int
+    network: Dia, empty: Tensor | None, *, texts: int, capacity: int, text_rows: int
 ) -> RunningBatch:
     """Open a running batch in the fastest form that runs this network: captured, for a CPU, or plain.
 
-    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    empty: (1, 1, source width), the encoding of the empty text; None without guidance.
     texts: that run at once.
-    room: rows of a grid at most.
+    capacity: rows of a grid at most.
     text_rows: bytes of a text at most.
     """
     if not runs(network):
-        return plain.make_slots(network, nothing, texts=texts, room=room)
-    decoder = CapturedDia(FusedDecoder(network, nothing), texts=texts, room=room, text_rows=text_rows)
-    return CapturedBatch(decoder, texts=texts, room=room)
+        return plain.make_slots(network, empty, texts=texts, capacity=capacity)
+    decoder = CapturedDia(FusedDecoder(network, empty), texts=texts, capacity=capacity, text_rows=text_rows)
+    return CapturedBatch(decoder, texts=texts, capacity=capacity)

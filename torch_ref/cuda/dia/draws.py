@@ -106,7 +106,7 @@ def draw(
     allowed: (C, V) int8.
     """
     texts, capacity, channels = rows.cells.shape
-    state = {name: each for name, each in rows._asdict().items() if name not in ("settings", "own")}
+    state = {name: column for name, column in rows._asdict().items() if name not in ("settings", "own")}
     draw_rows(
         DrawRows(logits, noise, rows.tick, rows.own if len(logits) > texts else None, allowed),
         rows.settings,
@@ -139,10 +139,10 @@ def _embed(
         row = (channel * vocabulary + tl.load(ids + channel)).to(tl.int64)
         total += tl.load(table + row * width + col, mask=col < width, other=0.0).to(tl.float32)
     for copy in tl.static_range(COPIES):
-        place = copy * texts + text
-        tl.store(x + place * width + col, total.to(x.dtype.element_ty), mask=col < width)
+        copy_row = copy * texts + text
+        tl.store(x + copy_row * width + col, total.to(x.dtype.element_ty), mask=col < width)
         if tl.program_id(1) == 0:
-            tl.store(positions + place, at.to(tl.int64))
+            tl.store(positions + copy_row, at.to(tl.int64))
 
 
 @jit

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import Workspace, attend, attend_source, workspace
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.dia.draws import DiaDraws, embed
-from torch_ref.cuda.joined import joined
 from torch_ref.cuda.prompt_attention import attend_prompts
 from torch_ref.cuda.prompts import lengthened
 from torch_ref.cuda.rows import MOST_ROWS, add_linear, gated_linear, normed_linear, usable
@@ -32,7 +32,7 @@ MOST_POSITIONS = 2**31  # more than any table has
 class FusedLayer:
     """One layer's weights, those of parallel products joined.
 
-    nothing: (D,), the cross-attention of unconditional rows; None without them.
+    empty: (D,), the cross-attention of unconditional rows; None without them.
     """
 
     norms: tuple[RMSNorm, RMSNorm, RMSNorm]
@@ -40,7 +40,7 @@ class FusedLayer:
     out: Tensor
     query: Tensor
     source_out: Tensor
-    nothing: Tensor | None
+    empty: Tensor | None
     gate_up: Tensor
     down: Tensor
 
@@ -92,16 +92,20 @@ def runs(network: Dia) -> bool:
 class FusedDecoder:
     """The decoder's weights, applied to one row of each text.
 
-    nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
+    empty: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
 
-    def __init__(self, network: Dia, nothing: Tensor | None):
+    def __init__(self, network: Dia, empty: Tensor | None):
         self.network, self.config = network, network.config.decoder_config
         decoder: Decoder = network.model.decoder
         layers = cast(list[DecoderLayer], list(decoder.layers))
-        self.constants = None if nothing is None else decoder.constants(nothing)
-        rest = [None] * len(layers) if self.constants is None else [one.reshape(-1) for one in self.constants]
-        self.layers = [_layer(layer, one) for layer, one in zip(layers, rest, strict=True)]
+        self.constants = None if empty is None else decoder.constants(empty)
+        rest = (
+            [None] * len(layers)
+            if self.constants is None
+            else [constant.reshape(-1) for constant in self.constants]
+        )
+        self.layers = [_layer(layer, empty) for layer, empty in zip(layers, rest, strict=True)]
         self.norm, self.head = decoder.norm, network.logits_dense.weight
         self.table = decoder.embeddings.embed.weight
         self.rotation = decoder.rotary(0, MOST_POSITIONS)
@@ -137,15 +141,15 @@ class FusedDecoder:
             y = pointwise.add_norm(x, F.linear(attended, layer.out), between.weight, between.eps)
             query = F.linear(y, layer.query)
             if self.source_rotation is not None:
-                pointwise.turn(query, self.source_rotation, heads, length)
+                pointwise.rotate(query, self.source_rotation, heads, length)
             held = memory.source_keys[index][source], memory.source_values[index][source]
             attended = scaled_dot_product_attention(
                 split_heads(query.unflatten(0, (-1, length)), self.config.cross_head_dim), *held, mask,
                 scale=SCALE, enable_gqa=heads > shared,
             )  # fmt: skip
             added = F.linear(merge_heads(attended), layer.source_out)
-            if layer.nothing is not None:
-                added = torch.where(is_free, layer.nothing, added)
+            if layer.empty is not None:
+                added = torch.where(is_free, layer.empty, added)
             y = pointwise.add_norm(x, added.flatten(0, 1), after.weight, after.eps)
             added = F.linear(pointwise.gated(F.linear(y, layer.gate_up)), layer.down)
         return x, added
@@ -171,7 +175,7 @@ class FusedDecoder:
             lambda: self._attend_source(query, positions, memory, 0),
         ]
         if total > MOST_ROWS:
-            rest = {"rest": layer.nothing, "rest_gain": after.weight, "texts": texts}
+            rest = {"rest": layer.empty, "rest_gain": after.weight, "texts": texts}
             return [
                 *both,
                 lambda: pointwise.add_norm(x, None, before.weight, before.eps),
@@ -186,7 +190,7 @@ class FusedDecoder:
             lambda: normed_linear(x[:texts], between.weight, between.eps, layer.query),
             lambda: normed_linear(x, self.norm.weight, self.norm.eps, head),
             lambda: add_linear(x, attended, layer.out),
-            lambda: add_linear(x, query, layer.source_out, layer.nothing),
+            lambda: add_linear(x, query, layer.source_out, layer.empty),
             lambda: gated_linear(x, after.weight, after.eps, gate, up),
             lambda: add_linear(x, more, layer.down),
         ]
@@ -200,7 +204,7 @@ class FusedDecoder:
             add_linear(x, attended, layer.out)
             query = normed_linear(x[:texts], between.weight, between.eps, layer.query)
             attended = self._attend_source(query, positions, memory, index)
-            add_linear(x, attended, layer.source_out, layer.nothing)
+            add_linear(x, attended, layer.source_out, layer.empty)
             gate, up = layer.gate_up.chunk(2)
             inner = gated_linear(x, after.weight, after.eps, gate, up)
             add_linear(x, inner, layer.down)
@@ -215,7 +219,7 @@ class FusedDecoder:
             attended = self._attend(F.linear(y, layer.qkv), positions, memory, index)
             added = F.linear(attended, layer.out)
             y = pointwise.add_norm(
-                x, added, between.weight, between.eps, rest=layer.nothing, rest_gain=after.weight, texts=texts
+                x, added, between.weight, between.eps, rest=layer.empty, rest_gain=after.weight, texts=texts
             )
             query = F.linear(y[:texts], layer.query)
             added = F.linear(self._attend_source(query, positions, memory, index), layer.source_out)
@@ -235,15 +239,15 @@ class FusedDecoder:
         )  # fmt: skip
 
 
-def _layer(layer: DecoderLayer, nothing: Tensor | None) -> FusedLayer:
+def _layer(layer: DecoderLayer, empty: Tensor | None) -> FusedLayer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
     return FusedLayer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
-        joined((attention.q_proj, attention.k_proj, attention.v_proj)),
+        concatenated((attention.q_proj, attention.k_proj, attention.v_proj)),
         attention.o_proj.weight,
         source.q_proj.weight,
         source.o_proj.weight,
-        nothing,
+        empty,
         mlp.gate_up_proj.weight,
         mlp.down_proj.weight,
     )

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ref.cuda import pointwise
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.dia.fused import DecoderMemory
-from torch_ref.cuda.joined import joined
-from torch_ref.cuda.prompt_attention import keep_prompts
+from torch_ref.cuda.prompt_attention import store_prompts
 from torch_ref.cuda.prompts import lengthened
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, merge_heads, split_heads
 from torch_ref.layers.attention import scaled_dot_product_attention
@@ -42,7 +42,7 @@ class FusedReader:
         encoder, self.encoder = network.model.encoder, config.encoder_config
         self.layers = [_layer(layer) for layer in cast(list[EncoderLayer], list(encoder.layers))]
         self.sources = [
-            joined((layer.cross_attention.k_proj, layer.cross_attention.v_proj))
+            concatenated((layer.cross_attention.k_proj, layer.cross_attention.v_proj))
             for layer in cast(list[DecoderLayer], list(decoder.layers))
         ]
         self.table, self.norm = encoder.embedding.weight, encoder.norm
@@ -58,7 +58,7 @@ class FusedReader:
         """
         encoded = self._encode(x, spots)
         for weight, keys, values in zip(self.sources, memory.source_keys, memory.source_values, strict=True):
-            keep_prompts(F.linear(encoded, weight), spots, keys, values, rotation=self.source_rotation)
+            store_prompts(F.linear(encoded, weight), spots, keys, values, rotation=self.source_rotation)
         return encoded, None
 
     def _encode(self, x: Tensor, spots: Tensor) -> Tensor:
@@ -70,9 +70,9 @@ class FusedReader:
         mask, added = seen[:, None, None], None
         for layer in self.layers:
             projected = F.linear(pointwise.add_norm(x, added, layer.before, eps), layer.qkv)
-            pointwise.turn(projected, self.rotation, heads + shared, length)
+            pointwise.rotate(projected, self.rotation, heads + shared, length)
             parts = projected.unflatten(0, (-1, length)).split(sizes, dim=-1)
-            queries, keys, values = (split_heads(one, config.head_dim) for one in parts)
+            queries, keys, values = (split_heads(part, config.head_dim) for part in parts)
             attended = scaled_dot_product_attention(
                 queries, keys, values, mask, scale=SCALE, enable_gqa=heads > shared
             )
@@ -87,7 +87,7 @@ def _layer(layer: EncoderLayer) -> _Layer:
     return _Layer(
         layer.pre_sa_norm.weight,
         layer.post_sa_norm.weight,
-        joined((attention.q_proj, attention.k_proj, attention.v_proj)),
+        concatenated((attention.q_proj, attention.k_proj, attention.v_proj)),
         attention.o_proj.weight,
         layer.mlp.gate_up_proj.weight,
         layer.mlp.down_proj.weight,

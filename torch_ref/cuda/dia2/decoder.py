@@ -26,14 +26,14 @@ from tts_core.nn.packed import Packed
 
 
 class CapturedDia2(CapturedDecoder):
-    """Both networks for `texts` texts that read at most `room` steps.
+    """Both networks for `texts` texts that read at most `capacity` steps.
 
     guided: unconditional rows run too, after the conditional ones.
     """
 
-    def __init__(self, step: FusedDia2, *, texts: int, room: int, guided: bool):
+    def __init__(self, step: FusedDia2, *, texts: int, capacity: int, guided: bool):
         self.fused, self.guided, self.host = step, guided, Host(step.network.transformer.cb0_head)
-        self.state = Dia2Buffers.empty(step.network, texts, room, guided=guided)
+        self.state = Dia2Buffers.empty(step.network, texts, capacity, guided=guided)
         self.inputs, self.noise = self.state.rows.inputs, self.state.rows.noise[None]
         self.acted: EarlyRead = EarlyRead(self.state.rows.actions)
         self.reader = PromptReader(step.trunk, self.state.memory, self.host)
@@ -48,11 +48,11 @@ class CapturedDia2(CapturedDecoder):
 
     def join(self, texts: Mapping[int, Dia2Inputs]) -> Sequence[int]:
         given, to_device = [*texts.values()], self.host.to_device
-        if any(one.positions for one in given):
-            self._read_prefixes({slot: one.before for slot, one in texts.items() if one.positions})
-        settings = np.stack([SAMPLER.table(one.sampling.numbers) for one in given])
+        if any(item.positions for item in given):
+            self._read_prefixes({slot: text.before for slot, text in texts.items() if text.positions})
+        settings = np.stack([SAMPLER.table(item.sampling.numbers) for item in given])
         self.state.rows.settings[to_device(np.array([*texts]))] = to_device(settings)
-        return [one.positions for one in given]
+        return [item.positions for item in given]
 
     def run(self, slots: int) -> Tensor:
         part = self.parts[slots]
@@ -81,15 +81,15 @@ class CapturedDia2(CapturedDecoder):
         self.reader(network.transformer.embed(tokens).flatten(0, 1), prompts)
 
 
-def make_slots(network: Dia2, *, texts: int, room: int, guided: bool) -> RunningBatch:
+def make_slots(network: Dia2, *, texts: int, capacity: int, guided: bool) -> RunningBatch:
     """Open a running batch in the fastest form that runs this network: captured or plain.
 
     texts: that run at once.
-    room: steps that a text reads at most.
+    capacity: steps that a text reads at most.
     guided: some texts may be.
     """
     if not runs(network):
-        return plain.make_slots(network, texts=texts, room=room)
+        return plain.make_slots(network, texts=texts, capacity=capacity)
     with torch.inference_mode():
-        decoder = CapturedDia2(FusedDia2(network), texts=texts, room=room, guided=guided)
-    return CapturedBatch(decoder, texts=texts, room=room)
+        decoder = CapturedDia2(FusedDia2(network), texts=texts, capacity=capacity, guided=guided)
+    return CapturedBatch(decoder, texts=texts, capacity=capacity)

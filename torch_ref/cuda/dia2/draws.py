@@ -23,13 +23,13 @@ class Dia2Given(NamedTuple):
     """What the host gives for a step of B texts, rows of one array.
 
     step: (B,), of the noise; -1 for a text that takes no part.
-    place, position: (B,), of the cache's row to write, and of its angle.
+    slot, position: (B,), of the cache's row to write, and of its angle.
     text, second_text: (B,), ids of both text streams.
     codes: (Q, B), negative where those that were drawn last are read.
     """
 
     step: Any
-    place: Any
+    slot: Any
     position: Any
     text: Any
     second_text: Any
@@ -95,16 +95,16 @@ class Dia2Drawn(NamedTuple):
 def embed(
     rows: Dia2Draws,
     text: Tensor,
-    nothing: Tensor,
+    empty: Tensor,
     table: Tensor,
     x: Tensor,
-    places: Tensor,
+    slots: Tensor,
     positions: Tensor,
 ) -> None:  # fmt: skip
     """Sum each text's embeddings for its conditional row, and again for the unconditional one.
 
     text: (B, D), of the text streams.
-    nothing: (D,), of the unconditional row's.
+    empty: (D,), of the unconditional row's.
     table: (Q·V, D).
     x: (R, D), written, as are places and positions, (R,) int64: rows of the cache, and positions. A text's
     rows follow each other.
@@ -112,8 +112,8 @@ def embed(
     texts, streams = rows.codes.shape
     width = table.shape[1]
     _embed[texts, triton.cdiv(width, EMBEDDED)](
-        given=Dia2Given.of(rows.inputs), codes=rows.codes, text=text, nothing=nothing, table=table, x=x,
-        places=places, positions=positions, vocabulary=len(table) // streams, width=width,
+        given=Dia2Given.of(rows.inputs), codes=rows.codes, text=text, empty=empty, table=table, x=x,
+        slots=slots, positions=positions, vocabulary=len(table) // streams, width=width,
         given_row=rows.inputs.stride(0),
         COPIES=len(x) // texts, STREAMS=streams, BLOCK=EMBEDDED,
         num_warps=2, **pdl(x.device),
@@ -145,18 +145,18 @@ def draw_code(
 def _draws(
     logits: Tensor,
     rows: Dia2Draws,
-    place: int,
+    index: int,
     out: Tensor,
     follows: Follows | None,
     own: Tensor | None,
     allowed: Tensor | None,
 ) -> None:
-    """place: of the draw in a step's noise.  out: (B, ..), whose first column takes the ids."""
+    """index: of the draw in a step's noise.  out: (B, ..), whose first column takes the ids."""
     following = follows or Follows(projected=logits, table=logits, x=logits)
     width = 0 if follows is None else follows.x.shape[1]
     draw_rows(
-        DrawRows(logits, rows.noise[None, :, place], Dia2Given.of(rows.inputs).step, own, allowed),
-        rows.settings[:, min(place, 1)],
+        DrawRows(logits, rows.noise[None, :, index], Dia2Given.of(rows.inputs).step, own, allowed),
+        rows.settings[:, min(index, 1)],
         SAMPLER if allowed is None else FIRST_STREAM,
         _drawn,
         Dia2Drawn(
@@ -172,7 +172,7 @@ def _draws(
 
 @jit
 def _embed(
-    given, codes, text, nothing, table, x, places, positions, vocabulary, width, given_row,
+    given, codes, text, empty, table, x, slots, positions, vocabulary, width, given_row,
     COPIES: tl.constexpr, STREAMS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     item = tl.program_id(0)
@@ -181,11 +181,11 @@ def _embed(
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    place, position = tl.load(given.place + item), tl.load(given.position + item)
+    slot, position = tl.load(given.slot + item), tl.load(given.position + item)
     own = tl.load(text + item * width + col, mask=inside, other=0.0)
     kind = own.dtype
     own = own.to(tl.float32)
-    other = tl.load(nothing + col, mask=inside, other=0.0).to(tl.float32)
+    other = tl.load(empty + col, mask=inside, other=0.0).to(tl.float32)
     for stream in tl.static_range(STREAMS):
         known = tl.load(given.codes + stream * given_row + item)
         drawn = tl.maximum(tl.load(codes + item * STREAMS + stream), 0)
@@ -198,7 +198,7 @@ def _embed(
         total = own if copy == 0 else other
         tl.store(x + at * width + col, total.to(kind), mask=inside)
         if tl.program_id(1) == 0:
-            tl.store(places + at, place)
+            tl.store(slots + at, slot)
             tl.store(positions + at, position)
 
 
@@ -211,7 +211,7 @@ def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.cons
         there = col < state.width
         read = tl.load(state.table + id.to(tl.int64) * state.width + col, mask=there, other=0.0)
         for copy in tl.static_range(GROUPS):
-            place = text * GROUPS + copy
-            own = tl.load(state.projected + place * state.projected_row + col, mask=there, other=0.0)
+            row = text * GROUPS + copy
+            own = tl.load(state.projected + row * state.projected_row + col, mask=there, other=0.0)
             total = (own.to(tl.float32) + read.to(tl.float32)).to(own.dtype)
-            tl.store(state.x + place * state.width + col, total, mask=there)
+            tl.store(state.x + row * state.width + col, total, mask=there)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.fused_stack import StackLayer
-from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import usable
 from torch_ref.dia2.blocks import MLP, RMSNorm
 from torch_ref.dia2.depformer import DepformerLayer
@@ -38,15 +38,15 @@ def gain(norm: RMSNorm, dtype: torch.dtype) -> Tensor:
 def transformer_layer(layer: TransformerLayer) -> StackLayer:
     """Join the weights of one of the transformer's layers."""
     attention = layer.attn
-    qkv = joined((attention.q_proj, attention.k_proj, attention.v_proj))
+    qkv = concatenated((attention.q_proj, attention.k_proj, attention.v_proj))
     norms = layer.pre_norm, layer.post_norm, attention.q_norm, attention.k_norm
     return _layer(norms, layer.mlp, qkv, attention.o_proj.weight)
 
 
-def depformer_layer(layer: DepformerLayer, place: int) -> StackLayer:
+def depformer_layer(layer: DepformerLayer, weight_set: int) -> StackLayer:
     """Collect the weights of one of the depformer's layers, with one set of projections."""
     attention = layer.self_attention
-    qkv, out = attention.in_proj[place].weight, attention.out_proj[place].weight
+    qkv, out = attention.in_proj[weight_set].weight, attention.out_proj[weight_set].weight
     assert isinstance(qkv, Tensor)
     assert isinstance(out, Tensor)
     norms = layer.pre_norm, layer.post_norm, attention.q_norm, attention.k_norm

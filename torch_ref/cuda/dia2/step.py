@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.dia2.draws import Dia2Draws, Dia2Given, Follows, draw_action, draw_code, embed
 from torch_ref.cuda.dia2.fused_stack import depformer_layer, gain, transformer_layer
 from torch_ref.cuda.fused_stack import FusedStack, StackMemory
-from torch_ref.cuda.joined import joined
 from torch_ref.dia2.blocks import SCALE
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.dia2 import Dia2
@@ -34,7 +34,7 @@ class Dia2Buffers:
     memory: keys and values of all steps.
     frame: those of the present step's codes.
     x: (R, D), y: (R, E), rows on their way through the transformer and the depformer.
-    places, positions: (R,) int64, of the present step in the memory, and of its angles.
+    slots, positions: (R,) int64, of the present step in the memory, and of its angles.
     own: (B, 2) int32, rows of each text; None if each has one.
     """
 
@@ -43,7 +43,7 @@ class Dia2Buffers:
     frame: StackMemory
     x: Tensor
     y: Tensor
-    places: Tensor
+    slots: Tensor
     positions: Tensor
     own: Tensor | None
 
@@ -74,7 +74,7 @@ class Dia2Buffers:
         rows = texts * len(self.x) // len(self.rows.codes)
 
         def part(memory: StackMemory, most: int) -> StackMemory:
-            keys, values = ([each[:rows] for each in held] for held in (memory.keys, memory.values))
+            keys, values = ([item[:rows] for item in held] for held in (memory.keys, memory.values))
             _, kv_heads, _, width = keys[0].shape
             heads = len(memory.work.parts) // len(self.x)
             return StackMemory(
@@ -82,12 +82,12 @@ class Dia2Buffers:
             )
 
         return Dia2Buffers(
-            Dia2Draws(self.rows.inputs[:, :texts], *(each[:texts] for each in self.rows[1:])),
+            Dia2Draws(self.rows.inputs[:, :texts], *(row[:texts] for row in self.rows[1:])),
             part(self.memory, MOST_SPLITS),
             part(self.frame, 1),
             self.x[:rows],
             self.y[:rows],
-            self.places[:rows],
+            self.slots[:rows],
             self.positions[:rows],
             None if self.own is None else self.own[:texts],
         )
@@ -101,26 +101,26 @@ class FusedDia2:
         self.network, config = network, network.config
         transformer, depformer = network.transformer, network.depformer
         # one product gives the first code's logits and the inputs of all stages
-        self.heads = joined((transformer.cb0_head, *_linears(depformer.depformer_in)))
+        self.heads = concatenated((transformer.cb0_head, *_linears(depformer.depformer_in)))
         self.action_head = transformer.action_head.weight  # float32 in any network
-        self.table = joined(cast(list[nn.Embedding], list(transformer.audio_embeds)))
+        self.table = concatenated(cast(list[nn.Embedding], list(transformer.audio_embeds)))
         dtype, device, eps = self.heads.dtype, self.heads.device, config.norm_eps
         self.norm, self.stage_norm = gain(transformer.norm, dtype), gain(depformer.norm, dtype)
         self.logits = [layer.weight[: config.codebook_size] for layer in _linears(depformer.logits)]
         layers = cast(list[TransformerLayer], list(transformer.layers))
         angles = transformer.rotary(0, MOST_POSITIONS)
-        self.trunk = FusedStack([transformer_layer(each) for each in layers], eps, SCALE, angles)
+        self.trunk = FusedStack([transformer_layer(layer) for layer in layers], eps, SCALE, angles)
         stages = cast(list[DepformerLayer], list(depformer.layers))
         angles = None if depformer.rotary is None else depformer.rotary(0, MOST_POSITIONS)
         self.sets = [
-            FusedStack([depformer_layer(each, place) for each in stages], eps, SCALE, angles)
-            for place in range(len(config.weight_sets))
+            FusedStack([depformer_layer(stage, weight_set) for stage in stages], eps, SCALE, angles)
+            for weight_set in range(len(config.weight_sets))
         ]
         self.stages = torch.arange(config.n_streams - 1, device=device)
         zero, pad = (
-            torch.tensor([each], device=device) for each in (config.text_zero_id, config.text_pad_id)
+            torch.tensor([item], device=device) for item in (config.text_zero_id, config.text_pad_id)
         )
-        self.nothing = transformer.text_embed(zero, pad)[0]  # the unconditional rows' text
+        self.empty = transformer.text_embed(zero, pad)[0]  # the unconditional rows' text
         allowed = allowed_ids(config.audio_vocab_size, (config.audio_pad_id, config.audio_bos_id))
         self.allowed = torch.from_numpy(allowed).to(device, torch.int8)
 
@@ -128,8 +128,8 @@ class FusedDia2:
         """Read the inputs and draw the actions. → (R, V + sets·E), for `codes`."""
         given = Dia2Given.of(state.rows.inputs)
         text = self.network.transformer.text_embed(given.text, given.second_text)
-        embed(state.rows, text, self.nothing, self.table, state.x, state.places, state.positions)
-        x, added = self.trunk.run(state.x, state.places, state.positions, state.memory)
+        embed(state.rows, text, self.empty, self.table, state.x, state.slots, state.positions)
+        x, added = self.trunk.run(state.x, state.slots, state.positions, state.memory)
         hidden = pointwise.add_norm(x, added, self.norm, self.trunk.eps)
         draw_action(F.linear(hidden.to(self.action_head.dtype), self.action_head), state.rows, state.own)
         return F.linear(hidden, self.heads)
@@ -139,8 +139,8 @@ class FusedDia2:
         config = self.network.config
         logits = projected[:, : config.audio_vocab_size]
         draw_code(logits, state.rows, 0, state.own, self._follows(0, state, projected), self.allowed)
-        for stage, place in enumerate(config.stage_sets):
-            layers, at = self.sets[place], self.stages[stage : stage + 1]
+        for stage, weight_set in enumerate(config.stage_sets):
+            layers, at = self.sets[weight_set], self.stages[stage : stage + 1]
             y, added = layers.run(state.y, at, at, state.frame)
             logits = layers.norm_linear(y, added, self.stage_norm, self.logits[stage])
             draw_code(logits, state.rows, stage + 1, state.own, self._follows(stage + 1, state, projected))
@@ -163,9 +163,9 @@ class FusedDia2:
         actions = torch.zeros(len(state.x), config.action_vocab_size, device=state.x.device)
         codes = projected[:, : config.codebook_size]
         return [
-            *self.trunk.compiling(state.x, state.places, state.memory),
+            *self.trunk.compiling(state.x, state.slots, state.memory),
             *self.sets[0].compiling(state.y, self.stages[:1], state.frame),
-            lambda: embed(rows, text, self.nothing, self.table, state.x, state.places, state.positions),
+            lambda: embed(rows, text, self.empty, self.table, state.x, state.slots, state.positions),
             lambda: draw_action(actions, rows, state.own),
             lambda: pointwise.add_norm(state.x, None, self.norm, self.trunk.eps),
             lambda: draw_code(

@@ -18,7 +18,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5 import decoder as plain
 from torch_ref.mars5.codec_lm import CodecLM
-from tts_core.audio.voice_cache import KEPT
+from tts_core.audio.voice_cache import MOST
 from tts_core.mars5.inputs import SAMPLER, Mars5Inputs
 from tts_core.memory.footprint import TOGETHER
 from tts_core.nn.packed import Packed
@@ -29,7 +29,7 @@ OWN = "counts", "recent", "window", "penalties", "drawn", "rows", "settings"  # 
 
 
 class CapturedMars5(CapturedDecoder):
-    """The autoregressive network for `texts` texts of at most `room` ids.
+    """The autoregressive network for `texts` texts of at most `capacity` ids.
 
     lowest, end: ids of CodecVocabulary. Keys and values of a single text are freed with it.
     """
@@ -37,10 +37,10 @@ class CapturedMars5(CapturedDecoder):
     steps, draws_first = 4, True
 
     @torch.inference_mode()
-    def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
-        self.network, self.host, self.is_kept = network, Host(network.embed), texts > 1
-        self.lowest, self.end, self.room, self.rotary = lowest, end, room, network.positions(room)
-        self.at = RowPositions(min(network.config.sliding_window, room))
+    def __init__(self, network: CodecLM, *, texts: int, capacity: int, lowest: int, end: int):
+        self.network, self.host, self.is_reused = network, Host(network.embed), texts > 1
+        self.lowest, self.end, self.capacity, self.rotary = lowest, end, capacity, network.positions(capacity)
+        self.at = RowPositions(min(network.config.sliding_window, capacity))
         self.caches: list[RowCache] = []
         device = network.embed.weight.device
         self.inputs: Tensor = torch.zeros(2, texts, dtype=torch.int64, device=device)
@@ -59,7 +59,7 @@ class CapturedMars5(CapturedDecoder):
         self.layers = Mars5Rows(
             self.network, self.caches, self.rotary, self.state.positions, most_few=int(texts == 1)
         )
-        captured = TOGETHER if self.is_kept else 0
+        captured = TOGETHER if self.is_reused else 0
         self.reader = PromptReader(self.layers.stack, self.layers.memory, self.host, most=captured)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class CapturedMars5(CapturedDecoder):
         self.caches = []
 
     def prepare(self) -> None:
-        if self.is_kept:
+        if self.is_reused:
             self.reader.prepare(self.state.rows)
 
     def join(self, texts: Mapping[int, Mars5Inputs]) -> Sequence[int]:
@@ -83,7 +83,7 @@ class CapturedMars5(CapturedDecoder):
         own = self._empty(self.inputs.new_zeros(2, len(given)), uniform)
         own.window.copy_(to_device(np.array([text.window for text in given], np.int32)))
         penalties, most = [text.penalties for text in given], own.penalties.shape[1]
-        edges = np.stack([np.pad(one, (0, most - len(one)), mode="edge") for one in penalties])
+        edges = np.stack([np.pad(penalty, (0, most - len(penalty)), mode="edge") for penalty in penalties])
         own.penalties.copy_(to_device(edges))
         own.settings.copy_(to_device(SAMPLER.table([text.sampling for text in given])))
         self._draw(logits, own)
@@ -107,7 +107,7 @@ class CapturedMars5(CapturedDecoder):
             made[slot] = self.network.next_logits(x[None, span], self.rotary(0, count), cache)
         if short:
             logits = self.layers.head(self.reader(x, short)).split(1)
-            made |= zip((one.place for one in short), logits, strict=True)
+            made |= zip((missing.row for missing in short), logits, strict=True)
         return torch.cat([made[slot] for slot in spans])
 
     def _speaker(self, codes: np.ndarray) -> Tensor:
@@ -116,7 +116,7 @@ class CapturedMars5(CapturedDecoder):
         if key not in self.voices:
             self.voices[key] = self.network.speaker(self.host.to_device(codes.T[None]))
         self.voices.move_to_end(key)
-        while len(self.voices) > KEPT:
+        while len(self.voices) > MOST:
             self.voices.popitem(last=False)
         return self.voices[key]
 
@@ -128,9 +128,9 @@ class CapturedMars5(CapturedDecoder):
             step=inputs[0],
             uniform=uniform,
             counts=torch.zeros(texts, len(weight), dtype=torch.int32, device=device),
-            recent=torch.full((texts, self.room), EMPTY, dtype=torch.int32, device=device),
+            recent=torch.full((texts, self.capacity), EMPTY, dtype=torch.int32, device=device),
             window=torch.ones(texts, dtype=torch.int32, device=device),
-            penalties=torch.zeros(texts, self.room, device=device),
+            penalties=torch.zeros(texts, self.capacity, device=device),
             drawn=torch.zeros(texts, dtype=torch.int32, device=device),
             rows=weight.new_zeros(texts, weight.shape[1]),
             settings=torch.zeros(texts, len(columns(SAMPLER.settings)._fields), device=device),
@@ -155,9 +155,9 @@ class CapturedMars5(CapturedDecoder):
         return []
 
 
-def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> RunningBatch:
+def make_slots(network: CodecLM, *, texts: int, capacity: int, lowest: int, end: int) -> RunningBatch:
     """Open a captured running batch where the kernels support the network, else a plain one."""
-    bounds = {"texts": texts, "room": room, "lowest": lowest, "end": end}
+    bounds = {"texts": texts, "capacity": capacity, "lowest": lowest, "end": end}
     if not runs(network):
         return plain.make_slots(network, **bounds)
-    return CapturedBatch(CapturedMars5(network, **bounds), texts=texts, room=room)
+    return CapturedBatch(CapturedMars5(network, **bounds), texts=texts, capacity=capacity)

@@ -103,11 +103,11 @@ def _drawn(state, text, channel, id, finite, GROUPS: tl.constexpr, WIDE: tl.cons
     """Note the id, count it among the last ones, and embed it."""
     step, counts = tl.load(state.step + text), state.counts + text * state.vocabulary
     tl.store(state.drawn + text, tl.where(finite, id, -1))
-    place = state.recent + text * state.ring + step % tl.load(state.window + text)
-    leaving = tl.load(place)
+    at = state.recent + text * state.ring + step % tl.load(state.window + text)
+    leaving = tl.load(at)
     tl.atomic_add(counts + leaving, -1, mask=leaving != state.empty)
     tl.atomic_add(counts + id, 1)
-    tl.store(place, id)
+    tl.store(at, id)
     for start in range(0, state.width, WIDE):
         col = start + tl.arange(0, WIDE)
         there = col < state.width

@@ -80,8 +80,8 @@ def draw_cells(
     codes = codes.contiguous()
     out = torch.empty_like(codes)
     frames, books = codes.shape
-    branch, row, head, one = logits.stride()
-    assert one == 1, "a cell's classes are side by side"
+    branch, row, head, class_stride = logits.stride()
+    assert class_stride == 1, "a cell's classes are side by side"
     _draw_cells[frames, books](
         logits=logits, codes=codes, clean=clean, known=known.view(torch.uint8), uniform=uniform, table=table,
         t=t, finite=finite.view(torch.uint8), out=out, frames=frames, books=books, first_frame=first_frame,
@@ -107,9 +107,9 @@ def _embed_frames(
         tl.extra.cuda.gdc_launch_dependents()
     code = tl.load(codes + frame * books + book, mask=inside, other=0)
     entry = tl.load(tables + (book * rows + code) * part + col % part, mask=inside, other=0.0)
-    place = tl.load(positions + frame * width + col, mask=inside, other=0.0)
+    at = tl.load(positions + frame * width + col, mask=inside, other=0.0)
     moment = tl.load(steps + tl.load(t) * width + col, mask=inside, other=0.0)
-    tl.store(x + frame * width + col, entry.to(tl.float32) + place + moment, mask=inside)
+    tl.store(x + frame * width + col, entry.to(tl.float32) + at + moment, mask=inside)
 
 
 @jit
@@ -131,8 +131,8 @@ def _norm_heads(
     for head in tl.static_range(HEADS):
         factor = tl.load(gains + head * width + col, mask=inside, other=0.0)
         shift = tl.load(biases + head * width + col, mask=inside, other=0.0)
-        place = (head * rows + row).to(tl.int64) * width + col
-        tl.store(out + place, (normal * factor + shift).to(more.dtype), mask=inside)
+        address = (head * rows + row).to(tl.int64) * width + col
+        tl.store(out + address, (normal * factor + shift).to(more.dtype), mask=inside)
 
 
 @jit
@@ -148,7 +148,7 @@ def _draw_cells(
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     at = table + tl.load(t) * 7  # a row of tts_core.mars5.diffusion.constants
-    keep, rest, hot, cold = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
+    same, rest, hot, cold = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
     stay, pinned = tl.load(at + 5), tl.load(at + 6)
     cell = frame * books + book
     truth = tl.load(clean + cell).to(tl.int32)
@@ -158,15 +158,15 @@ def _draw_cells(
     if (frame >= first_frame) & (book >= first_book):
         classes = tl.arange(0, BLOCK)
         inside = classes < n_classes
-        place = logits + (book - first_book).to(tl.int64) * head + (frame - first_frame).to(tl.int64) * row
-        scores = tl.load(place + classes, mask=inside, other=0.0).to(tl.float32)
+        address = logits + (book - first_book).to(tl.int64) * head + (frame - first_frame).to(tl.int64) * row
+        scores = tl.load(address + classes, mask=inside, other=0.0).to(tl.float32)
         wrong = scores - scores != 0  # NaN or infinity
         if GUIDED:
-            free = tl.load(place + branch + classes, mask=inside, other=0.0)
+            free = tl.load(address + branch + classes, mask=inside, other=0.0)
             wrong |= free.to(tl.float32) - free.to(tl.float32) != 0
             scores = scores * full + free.to(tl.float32) * rest_w
         log_p = _log_softmax(scores / x_0_temp, inside)
-        log_p = _log_sum(log_p + keep, rest)
+        log_p = _log_sum(log_p + same, rest)
         code = tl.load(codes + cell).to(tl.int32)
         log_p = _log_softmax(log_p + tl.where(classes == code, hot, cold), inside)
         bits = (first * NOISE).to(tl.int32) + classes * CLASS

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda import rows as row_kernels
-from torch_ref.cuda.joined import joined, stacked
+from torch_ref.cuda.concatenated import concatenated, stacked
 from torch_ref.cuda.mars5.frames import embed_frames, norm_heads
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import LayerNorm
@@ -39,11 +39,11 @@ class FusedTransformer:
         self.network, self.source, self.memory = network, source, _encoded(network, source)
         self.branches, self.dtype = len(source.text), network.text_embed.weight.dtype
         self.layers = cast(list[DecoderLayer], list(network.tfm.decoder.layers))
-        self.tables = joined(cast(list[nn.Embedding], list(network.residual_encoder.embs)))
-        self.gate_up = [joined((layer.activation.W, layer.activation.V)) for layer in self.layers]
+        self.tables = concatenated(cast(list[nn.Embedding], list(network.residual_encoder.embs)))
+        self.gate_up = [concatenated((layer.activation.W, layer.activation.V)) for layer in self.layers]
         cross = [layer.multihead_attn.in_proj for layer in self.layers]
         width = network.config.hidden_size
-        whole = joined(cross).unflatten(0, (len(cross), -1))
+        whole = concatenated(cross).unflatten(0, (len(cross), -1))
         self.text_weights = whole[:, width:].transpose(1, 2)  # (layers, D, 2 D)
         self.text_biases = torch.stack([layer.bias[width:] for layer in cross])[:, None]
         heads = cast(list[nn.Sequential], list(network.residual_decoder))
@@ -98,7 +98,7 @@ def _encoded(network: ResidualTransformer, source: Mars5Source) -> Tensor:
     """Encode the text for every timestep. → (T, R, N + 1, D), in the network's dtype."""
     encoder, dtype = network.tfm.encoder, network.text_embed.weight.dtype
     layers = cast(list[EncoderLayer], list(encoder.layers))
-    weights = [joined((layer.activation.W, layer.activation.V)) for layer in layers]
+    weights = [concatenated((layer.activation.W, layer.activation.V)) for layer in layers]
     branches, rows, width = source.text.shape
     steps = max(1, ROWS_AT_ONCE // (branches * rows))
     parts = []

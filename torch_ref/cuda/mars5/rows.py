@@ -9,8 +9,8 @@ from typing import cast
 from torch import Tensor
 
 from torch_ref.cuda.attention import workspace
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
-from torch_ref.cuda.joined import joined
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.cache import RingCache
 from torch_ref.layers.rope import RotaryPositions
@@ -39,7 +39,7 @@ class Mars5Rows:
         self.network, self.positions = network, positions
         rows, heads, _, width = caches[0].keys.shape
         work = workspace(rows, heads, heads, width, positions.device)
-        self.memory = StackMemory([one.keys for one in caches], [one.values for one in caches], work)
+        self.memory = StackMemory([cache.keys for cache in caches], [cache.values for cache in caches], work)
         self.stack = FusedStack(
             [_layer(block) for block in cast(list[Block], list(network.ar.layers))],
             network.config.norm_eps,
@@ -71,8 +71,8 @@ class FirstRows(RingCache):
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the last rows and return all. (1, K, T, E) each → same."""
         self.length = keys.shape[2]
-        kept = [rows if self.length <= self.capacity else self.kept(rows) for rows in (keys, values)]
-        self.cache.fill(self.row, kept[0][0], kept[1][0])
+        latest = [rows if self.length <= self.capacity else self.latest(rows) for rows in (keys, values)]
+        self.cache.fill(self.row, latest[0][0], latest[1][0])
         self.buffers = self.cache.keys, self.cache.values
         return keys, values
 
@@ -88,8 +88,8 @@ def _layer(block: Block) -> StackLayer:
         before=block.attention_norm.weight,
         after=block.ffn_norm.weight,
         heads=None,
-        qkv=joined((attention.wq, attention.wk, attention.wv)),
+        qkv=concatenated((attention.wq, attention.wk, attention.wv)),
         out=attention.wo.weight,
-        gate_up=joined((feed.w1, feed.w3)),
+        gate_up=concatenated((feed.w1, feed.w3)),
         down=feed.w2.weight,
     )

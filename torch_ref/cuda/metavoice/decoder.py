@@ -28,7 +28,7 @@ DRAWN_STEPS = 16  # whose ids are kept
 
 
 class CapturedMetaVoice(CapturedDecoder):
-    """The first stage for `texts` texts of at most `room` ids, on `rows` rows.
+    """The first stage for `texts` texts of at most `capacity` ids, on `rows` rows.
 
     end_of_text: as of the plain decoder.
     """
@@ -36,12 +36,12 @@ class CapturedMetaVoice(CapturedDecoder):
     steps = 4
 
     @torch.inference_mode()
-    def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
+    def __init__(self, network: FirstStage, *, texts: int, rows: int, capacity: int, end_of_text: int):
         self.plain = plain.MetaVoiceDecoder(network, end_of_text)
-        self.network, self.host, self.last = network, Host(network.transformer.wpe), room - 1
+        self.network, self.host, self.last = network, Host(network.transformer.wpe), capacity - 1
         config, weight = network.config, network.transformer.wpe.weight
-        shape = rows, config.num_attention_heads, room, config.head_dim
-        at, layers = RowPositions(room), network.transformer.h
+        shape = rows, config.num_attention_heads, capacity, config.head_dim
+        at, layers = RowPositions(capacity), network.transformer.h
         self.caches = [RowCache(weight.new_zeros(shape), weight.new_zeros(shape), at) for _ in layers]
         self.speakers = weight.new_zeros(rows, 1, config.hidden_size)
         self.taken: dict[int, list[int]] = {}  # rows of each slot
@@ -65,18 +65,18 @@ class CapturedMetaVoice(CapturedDecoder):
     def join(self, texts: Mapping[int, MetaVoiceInputs]) -> Sequence[int]:
         """Read texts' ids but the last, into the lowest free rows."""
         given, state, to_device = [*texts.values()], self.state, self.host.to_device
-        counts, sampling = [one.positions for one in given], given[0].sampling
+        counts, sampling = [item.positions for item in given], given[0].sampling
         taken = {row for own in self.taken.values() for row in own}
         free = [row for row in range(len(state.tokens)) if row not in taken]
         rows = np.array(free[: len(given) * sampling.rows]).reshape(len(given), -1)  # (N, G)
         assert rows.shape[1] == sampling.rows, "their rows are free"
-        voices = self.network.speakers(to_device(np.stack([one.vector for one in given])))[:, 0]
+        voices = self.network.speakers(to_device(np.stack([item.vector for item in given])))[:, 0]
         voices = torch.stack((voices, torch.zeros_like(voices), voices)[: sampling.rows])  # (G, N, D)
         ids = [
-            to_device(np.concatenate(each)[None]).long()
-            for each in zip(*((one.tokens[:-1], one.tokens[-1:]) for one in given), strict=True)
+            to_device(np.concatenate(item)[None]).long()
+            for item in zip(*((item.tokens[:-1], item.tokens[-1:]) for item in given), strict=True)
         ]
-        read, last = (stacked(each, sampling, self.plain.end_of_text) for each in ids)
+        read, last = (stacked(token, sampling, self.plain.end_of_text) for token in ids)
         packed = Packed.of(counts)
         if packed.total:
             whose = to_device(np.repeat(np.arange(len(given)), counts))
@@ -89,12 +89,12 @@ class CapturedMetaVoice(CapturedDecoder):
                     for span, count, own in zip(packed.spans, counts, rows, strict=True)
                 ],
             )
-        places, slots = to_device(rows.T.ravel()), to_device(np.array([*texts]))
-        state.tokens[places, 0], self.speakers[places, 0] = last.flatten(), voices.flatten(0, 1)
-        state.positions[places] = to_device(np.tile(counts, sampling.rows))
+        wpe, slots = to_device(rows.T.ravel()), to_device(np.array([*texts]))
+        state.tokens[wpe, 0], self.speakers[wpe, 0] = last.flatten(), voices.flatten(0, 1)
+        state.positions[wpe] = to_device(np.tile(counts, sampling.rows))
         own = np.pad(rows, ((0, 0), (0, MOST_ROWS - sampling.rows)), constant_values=-1)
         state.own[slots] = to_device(own.astype(np.int32))
-        state.settings[slots] = to_device(SAMPLER.table([one.sampling.numbers for one in given]))
+        state.settings[slots] = to_device(SAMPLER.table([item.sampling.numbers for item in given]))
         self.taken |= {slot: own.tolist() for slot, own in zip(texts, rows, strict=True)}
         return counts
 
@@ -111,10 +111,10 @@ class CapturedMetaVoice(CapturedDecoder):
     def logits(self) -> Tensor:
         """Compute logits of all rows, (R, V) in the network's dtype."""
         transformer = self.network.transformer
-        table, places = cast(nn.Embedding, transformer.wtes[0]).weight, transformer.wpe.weight
+        table, wpe = cast(nn.Embedding, transformer.wtes[0]).weight, transformer.wpe.weight
         wide = torch.float32 if table.dtype == torch.float16 else table.dtype
         x = table.new_empty(len(self.state.tokens), table.shape[1], dtype=wide)
-        embed_rows(self.state, table, places, self.speakers, x)
+        embed_rows(self.state, table, wpe, self.speakers, x)
         return self.layers(x)
 
     def ids(self, tick: int, steps: int) -> Tensor:
@@ -129,10 +129,12 @@ class CapturedMetaVoice(CapturedDecoder):
         return self.speakers[0].float() if self.speakers.dtype == torch.float16 else self.speakers[0]
 
 
-def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> RunningBatch:
+def make_slots(
+    network: FirstStage, *, texts: int, rows: int, capacity: int, end_of_text: int
+) -> RunningBatch:
     """Open a captured running batch where the kernels support the network, else a plain one."""
     weight, config = network.transformer.wpe.weight, network.config
     if not weight.is_cuda or config.bias or not usable(weight, config.head_dim):
-        return plain.make_slots(network, texts=texts, room=room, end_of_text=end_of_text)
-    captured = CapturedMetaVoice(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
-    return CapturedBatch(captured, texts=texts, room=room)
+        return plain.make_slots(network, texts=texts, capacity=capacity, end_of_text=end_of_text)
+    captured = CapturedMetaVoice(network, texts=texts, rows=rows, capacity=capacity, end_of_text=end_of_text)
+    return CapturedBatch(captured, texts=texts, capacity=capacity)

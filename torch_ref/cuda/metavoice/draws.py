@@ -50,17 +50,17 @@ class MetaVoiceDrawn(NamedTuple):
     end_of_text: int
 
 
-def embed_rows(rows: MetaVoiceDraws, table: Tensor, places: Tensor, speakers: Tensor, x: Tensor) -> None:
+def embed_rows(rows: MetaVoiceDraws, table: Tensor, wpe: Tensor, speakers: Tensor, x: Tensor) -> None:
     """Sum token, position and speaker embeddings, as Transformer.embed does.
 
     table: (V, D).
-    places: (N, D).
+    wpe: (N, D).
     speakers: (R, 1, D).
     x: (R, D), written.
     """
     count, width = x.shape
     _embed[count, triton.cdiv(width, EMBEDDED)](
-        tokens=rows.tokens, table=table, places=places, speakers=speakers, positions=rows.positions, x=x,
+        tokens=rows.tokens, table=table, wpe=wpe, speakers=speakers, positions=rows.positions, x=x,
         width=width, BLOCK=EMBEDDED, num_warps=4, **pdl(x.device),
     )  # fmt: skip
 
@@ -88,11 +88,11 @@ def draw_ids(
 
 
 @jit
-def _embed(tokens, table, places, speakers, positions, x, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _embed(tokens, table, wpe, speakers, positions, x, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
     row, col = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = col < width
     at = tl.load(positions + row)
-    where = tl.load(places + at * width + col, mask=inside, other=0.0)
+    where = tl.load(wpe + at * width + col, mask=inside, other=0.0)
     voice = tl.load(speakers + row * width + col, mask=inside, other=0.0).to(tl.float32)
     if PDL:
         tl.extra.cuda.gdc_wait()

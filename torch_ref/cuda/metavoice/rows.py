@@ -9,8 +9,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from torch_ref.cuda.attention import workspace
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
-from torch_ref.cuda.joined import joined
 from torch_ref.layers.row_cache import RowCache
 from torch_ref.metavoice.first_stage import Block, FirstStage
 
@@ -22,7 +22,7 @@ class MetaVoiceRows:
         self.transformer, self.positions = network.transformer, positions
         rows, heads, _, width = caches[0].keys.shape
         work = workspace(rows, heads, heads, width, positions.device)
-        self.memory = StackMemory([one.keys for one in caches], [one.values for one in caches], work)
+        self.memory = StackMemory([cache.keys for cache in caches], [cache.values for cache in caches], work)
         blocks = [_layer(block) for block in cast(list[Block], list(network.transformer.h))]
         self.stack = FusedStack(blocks, network.config.norm_eps, 1 / math.sqrt(width), None)
 
@@ -41,6 +41,6 @@ def _layer(block: Block) -> StackLayer:
         heads=None,
         qkv=attention.c_attn.weight,
         out=attention.c_proj.weight,
-        gate_up=joined((gates.w1, gates.w3)),
+        gate_up=concatenated((gates.w1, gates.w3)),
         down=block.mlp.c_proj.weight,
     )

@@ -24,13 +24,13 @@ from tts_core.qwen3.layout import FIRST, Qwen3Inputs
 
 
 class CapturedQwen3(CapturedDecoder):
-    """Both networks for `texts` texts of at most `room` positions."""
+    """Both networks for `texts` texts of at most `capacity` positions."""
 
-    def __init__(self, network: Qwen3, *, texts: int, room: int):
+    def __init__(self, network: Qwen3, *, texts: int, capacity: int):
         self.talker, self.host = network.talker, Host(network.talker.codec_head)
         device = network.talker.codec_head.weight.device
         self.inputs: Tensor = torch.zeros(3, texts, dtype=torch.int64, device=device)
-        self.state = Qwen3Captured.empty(network, self.inputs, room)
+        self.state = Qwen3Captured.empty(network, self.inputs, capacity)
         self.noise = self.state.rows.noise[None]
         self.fused = FusedQwen3(network)  # whose joined weights the graphs read
         self.reader = PromptReader(self.fused.trunk, self.state.memory, self.host)
@@ -46,17 +46,20 @@ class CapturedQwen3(CapturedDecoder):
     def join(self, texts: Mapping[int, Qwen3Inputs]) -> Sequence[int]:
         """Read what comes before texts' speech but its last row; the next step reads that and draws."""
         rows, to_device, given = self.state.rows, self.host.to_device, [*texts.values()]
-        x, spans = embedded(self.talker, self.host, given)[0], Packed.of(one.positions for one in given).spans
+        x, spans = (
+            embedded(self.talker, self.host, given)[0],
+            Packed.of(item.positions for item in given).spans,
+        )
         prompts = [
-            PromptRows(one.start, one.stop - one.start - 1, slot)
-            for slot, one in zip(texts, spans, strict=True)
+            PromptRows(span.start, span.stop - span.start - 1, slot)
+            for slot, span in zip(texts, spans, strict=True)
         ]
         self.reader(x, prompts)
-        slots, last = to_device(np.array([(one.place, one.first + one.count) for one in prompts]).T)
+        slots, last = to_device(np.array([(prompt.row, prompt.first + prompt.count) for prompt in prompts]).T)
         rows.last[slots] = x[last]
         rows.seen[slots] = 0
-        rows.settings[slots] = to_device(np.stack([FIRST.table(one.sampling.numbers) for one in given]))
-        return [one.count for one in prompts]
+        rows.settings[slots] = to_device(np.stack([FIRST.table(item.sampling.numbers) for item in given]))
+        return [prompt.count for prompt in prompts]
 
     def run(self, slots: int) -> Tensor:
         return self.fused.run(self.parts[slots])
@@ -70,8 +73,10 @@ class CapturedQwen3(CapturedDecoder):
 
 
 @torch.inference_mode()
-def make_slots(network: Qwen3, *, texts: int, room: int) -> RunningBatch:
+def make_slots(network: Qwen3, *, texts: int, capacity: int) -> RunningBatch:
     """Open a captured running batch where the kernels support the network, else a plain one."""
     if not runs(network):
-        return plain.make_slots(network, texts=texts, room=room)
-    return CapturedBatch(CapturedQwen3(network, texts=texts, room=room), texts=texts, room=room)
+        return plain.make_slots(network, texts=texts, capacity=capacity)
+    return CapturedBatch(
+        CapturedQwen3(network, texts=texts, capacity=capacity), texts=texts, capacity=capacity
+    )

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from torch_ref.cuda import pointwise
 from torch_ref.cuda.attention import MOST_SPLITS, workspace
+from torch_ref.cuda.concatenated import concatenated
 from torch_ref.cuda.fused_stack import FusedStack, StackLayer, StackMemory
-from torch_ref.cuda.joined import joined
 from torch_ref.cuda.qwen3.draws import Qwen3Draws, draw, embed
 from torch_ref.cuda.rows import usable
 from torch_ref.layers.norm import RMSNorm
@@ -45,8 +45,8 @@ class Qwen3Captured:
     y: Tensor
 
     @classmethod
-    def empty(cls, network: Qwen3, inputs: Tensor, room: int) -> Qwen3Captured:
-        """Allocate zeros. inputs: (3, B), of a batch.  room: positions of a text."""
+    def empty(cls, network: Qwen3, inputs: Tensor, capacity: int) -> Qwen3Captured:
+        """Allocate zeros. inputs: (3, B), of a batch.  capacity: positions of a text."""
         config, weight, texts = network.config, network.talker.codec_head.weight, inputs.shape[1]
         device, numbers = weight.device, config.numbers
         steps, positions, ids = inputs.unbind()
@@ -62,7 +62,7 @@ class Qwen3Captured:
         )
         return cls(
             rows,
-            _zeros(config.talker, texts, room, weight, MOST_SPLITS),
+            _zeros(config.talker, texts, capacity, weight, MOST_SPLITS),
             _zeros(config.predictor, texts, config.n_codebooks, weight, 1),
             torch.zeros_like(rows.last),
             weight.new_zeros(texts, config.predictor.hidden_size),
@@ -72,11 +72,11 @@ class Qwen3Captured:
         """Return the part of the first texts, with workspaces of its own."""
 
         def part(memory: StackMemory, stack: Qwen3StackConfig, most: int) -> StackMemory:
-            keys, values = ([each[:texts] for each in rows] for rows in (memory.keys, memory.values))
+            keys, values = ([row[:texts] for row in rows] for rows in (memory.keys, memory.values))
             return _memory(stack, keys, values, most)
 
         return Qwen3Captured(
-            Qwen3Draws(*(each[:texts] for each in self.rows)),
+            Qwen3Draws(*(row[:texts] for row in self.rows)),
             part(self.memory, config.talker, MOST_SPLITS),
             part(self.frame, config.predictor, 1),
             self.x[:texts],
@@ -98,7 +98,7 @@ class FusedQwen3:
         self.talker, self.config = network.talker, network.config
         talker, predictor, config = network.talker, network.talker.code_predictor, network.config
         others = cast(list[nn.Embedding], list(predictor.model.codec_embedding))
-        self.table = joined((talker.model.codec_embedding, *others))
+        self.table = concatenated((talker.model.codec_embedding, *others))
         sizes = [config.vocab_size, *[config.codebook_size] * predictor.stages]
         # the projection of every code, so that no stage needs one
         self.tables = [predictor.small_to_mtp_projection(part) for part in self.table.split(sizes)]
@@ -106,7 +106,7 @@ class FusedQwen3:
         self.norm, self.stage_norm = _gain(talker.model.norm), _gain(predictor.model.norm)
         self.trunk = _stack(talker.model.layers, config.talker, talker.rotary)
         self.stages = _stack(predictor.model.layers, config.predictor, predictor.rotary)
-        self.places = torch.arange(config.n_codebooks, device=self.table.device)
+        self.positions = torch.arange(config.n_codebooks, device=self.table.device)
         allowed = allowed_ids(config.vocab_size, SUPPRESSED, config.codec_eos_id)
         self.allowed = torch.from_numpy(allowed).to(self.table.device, torch.int8)
 
@@ -119,10 +119,10 @@ class FusedQwen3:
         hidden = pointwise.add_norm(x, added, self.norm, self.trunk.eps)
         logits = F.linear(hidden, head)
         y = self.talker.code_predictor.small_to_mtp_projection(hidden)
-        self.stages.run(y, self.places[:1], self.places[:1], frame)
+        self.stages.run(y, self.positions[:1], self.positions[:1], frame)
         draw(logits, rows, 0, self.config, (self.tables[0], state.y), self.allowed)
         for stage, weight in enumerate(self.heads, 1):
-            at = self.places[stage : stage + 1]
+            at = self.positions[stage : stage + 1]
             y, added = self.stages.run(state.y, at, at, frame)
             logits = self.stages.norm_linear(y, added, self.stage_norm, weight)
             draw(logits, rows, stage, self.config, self._following(stage, state))
@@ -138,7 +138,7 @@ class FusedQwen3:
         first, other = (x.new_zeros(len(x), size) for size in (config.vocab_size, config.codebook_size))
         return [
             *self.trunk.compiling(x, rows.positions, state.memory),
-            *self.stages.compiling(state.y, self.places[:1], state.frame),
+            *self.stages.compiling(state.y, self.positions[:1], state.frame),
             lambda: embed(rows, x, self.table, x, config),
             lambda: pointwise.add_norm(x, None, self.norm, self.trunk.eps),
             lambda: draw(first, rows, 0, config, self._following(0, state), self.allowed),
@@ -152,7 +152,7 @@ def _gain(norm: RMSNorm) -> Tensor:
 
 
 def _stack(layers: Iterable[nn.Module], config: Qwen3StackConfig, rotary: RotaryPositions) -> FusedStack:
-    fused = [_layer(each) for each in cast(Iterable[TransformerLayer], layers)]
+    fused = [_layer(layer) for layer in cast(Iterable[TransformerLayer], layers)]
     return FusedStack(fused, config.rms_norm_eps, config.head_dim**-0.5, rotary(0, MOST_POSITIONS))
 
 
@@ -163,9 +163,9 @@ def _layer(layer: TransformerLayer) -> StackLayer:
         _gain(layer.input_layernorm),
         _gain(layer.post_attention_layernorm),
         torch.stack((_gain(attention.q_norm), _gain(attention.k_norm))),
-        joined((attention.q_proj, attention.k_proj, attention.v_proj)),
+        concatenated((attention.q_proj, attention.k_proj, attention.v_proj)),
         attention.o_proj.weight,
-        joined((mlp.gate_proj, mlp.up_proj)),
+        concatenated((mlp.gate_proj, mlp.up_proj)),
         mlp.down_proj.weight,
     )
 

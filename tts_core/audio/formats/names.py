@@ -55,7 +55,7 @@ class Format:
         return (higher or [*self.rates[-1:], sample_rate])[0]
 
     @property
-    def place(self) -> str:
+    def _module(self) -> str:
         """Module and class of the encoder, "module:class". Raises as `check`."""
         self.check()
         return self.with_pyav if self.with_pyav is not None and _has_pyav() else str(self.encoder)

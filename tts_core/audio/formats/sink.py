@@ -28,7 +28,7 @@ class Sink:
         self._seekable = seekable
         self.error: BaseException | None = None
         self._output = output
-        self._place = self._end = 0
+        self._offset = self._end = 0
 
     def write(self, data: bytes | memoryview) -> int:
         """Write at the current position; in a stream, only bytes beyond its end."""
@@ -37,15 +37,15 @@ class Sink:
                 self._write(bytes(data))
             except BaseException as error:  # Ctrl-C included: C code would swallow it
                 self.error = error
-        self._place += len(data)
-        self._end = max(self._end, self._place)
+        self._offset += len(data)
+        self._end = max(self._end, self._offset)
         return len(data)
 
     def _write(self, data: bytes) -> None:
         if self._seekable:
-            self._output.seek(self._place)
+            self._output.seek(self._offset)
             self._output.write(data)
-        elif new := data[max(0, self._end - self._place) :]:
+        elif new := data[max(0, self._end - self._offset) :]:
             self._output.write(new)
 
     def stream(self, output: BinaryOutput) -> None:
@@ -54,8 +54,8 @@ class Sink:
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset from the start (whence 0), the current position (1) or the end (2)."""
-        self._place = offset + (0, self._place, self._end)[whence]
-        return self._place
+        self._offset = offset + (0, self._offset, self._end)[whence]
+        return self._offset
 
     def seekable(self) -> bool:
         """Return whether bytes that were written can be changed."""
@@ -63,7 +63,7 @@ class Sink:
 
     def tell(self) -> int:
         """Return the current position."""
-        return self._place
+        return self._offset
 
     def read(self, size: int = -1) -> bytes:
         """Read nothing: encoders never need to."""

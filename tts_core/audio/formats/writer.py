@@ -29,7 +29,7 @@ class FormatEncoder(Protocol):
 
 def open_encoder(form: Format, sink: Sink, sample_rate: int) -> FormatEncoder:
     """Begin to encode in a format. Raises NotFoundError if its library is not installed."""
-    module, _, name = form.place.partition(":")
+    module, _, name = form._module.partition(":")
     encoder: Callable[[Sink, int], FormatEncoder] = getattr(import_module(module), name)
     return encoder(sink, sample_rate)
 

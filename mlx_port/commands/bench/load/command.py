@@ -13,9 +13,9 @@ from mlx_port.commands.bench.load.figures import Load
 from mlx_port.commands.bench.load.plot import plot
 from mlx_port.commands.bench.load.post import read_address
 from mlx_port.commands.bench.load.report import report, table
-from mlx_port.commands.bench.load.run import TEXTS, LoadPlan, run
+from mlx_port.commands.bench.load.run import TEXTS, LoadSchedule, run
 from mlx_port.commands.bench.load.target import LoadTarget
-from tts_core.audio.files import check_place
+from tts_core.audio.files import check_target
 from tts_core.errors import UsageError
 from tts_core.printable import one_line
 from tts_core.text.checks import check_words
@@ -47,24 +47,24 @@ def load_server(
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
         raise UsageError("api-key: empty, or with characters that a header cannot carry")
     if plot_file is not None:
-        check_place("plot", plot_file, [".svg"])
+        check_target("plot", plot_file, [".svg"])
     if not all(rate > 0 for rate in rates):  # NaN, which click lets pass
         raise UsageError("rates: give numbers of requests a second")
     target = LoadTarget(
         read_address(server), model or "tts-1", voice, form, timeout, sample_rate, api_key, _fields(body)
     )
     texts = TEXTS if texts_file is None else read_texts(texts_file)
-    plan = LoadPlan(texts if text is None else [text], sorted(rates), seconds, seed, ALONE)
+    schedule = LoadSchedule(texts if text is None else [text], sorted(rates), seconds, seed, ALONE)
     _allow_sockets()
-    found = report(target, plan, asyncio.run(_measure(target, plan, tell)))
+    found = report(target, schedule, asyncio.run(_measure(target, schedule, tell)))
     if plot_file is not None:
         Path(plot_file).write_text(plot(found), "utf-8")
     return found, table(found)
 
 
-async def _measure(target: LoadTarget, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:
-    await target.check(plan.texts[0])  # which also warms the server up
-    return await run(target.ask, plan, tell)
+async def _measure(target: LoadTarget, schedule: LoadSchedule, tell: Callable[[str], None]) -> list[Load]:
+    await target.check(schedule.texts[0])  # which also warms the server up
+    return await run(target.send, schedule, tell)
 
 
 def read_texts(file: str) -> list[str]:

@@ -55,7 +55,7 @@ def play(parts: Sequence[tuple[float, float]], audible: float = 0.0) -> Playback
 class Answer:
     """A request and its answer. Moments are of one clock, in seconds.
 
-    planned: moment of arrival, from which latency counts.
+    due: moment of arrival, from which latency counts.
     sent: when the client began.
     ended: last byte, or failure.
     parts: moment and seconds of sound of each piece with sound.
@@ -63,7 +63,7 @@ class Answer:
     error: kind of failure, a status or a word; None for a whole answer.
     """
 
-    planned: float
+    due: float
     sent: float
     ended: float
     parts: tuple[tuple[float, float], ...] = ()
@@ -73,12 +73,12 @@ class Answer:
     @property
     def first(self) -> float:
         """Seconds to the first sound that can be heard."""
-        return (play(self.parts, self.audible).audible or self.ended) - self.planned
+        return (play(self.parts, self.audible).audible or self.ended) - self.due
 
     @property
     def whole(self) -> float:
         """Seconds to the last byte."""
-        return self.ended - self.planned
+        return self.ended - self.due
 
     @property
     def sound(self) -> float:
@@ -103,20 +103,20 @@ class Load:
     @property
     def whole(self) -> list[Answer]:
         """Answers without error."""
-        return [one for one in self.answers if one.error is None]
+        return [answer for answer in self.answers if answer.error is None]
 
 
 def in_flight(answers: Sequence[Answer], start: float, end: float) -> float:
     """Mean number of requests between arrival and end, from one moment to another."""
-    inside = (min(one.ended, end) - max(one.planned, start) for one in answers)
+    inside = (min(answer.ended, end) - max(answer.due, start) for answer in answers)
     return sum(seconds for seconds in inside if seconds > 0) / (end - start)
 
 
 def peak(answers: Sequence[Answer]) -> int:
     """Most requests in flight at once; one that ends as another arrives is gone."""
-    turns = sorted([(one.planned, 1) for one in answers] + [(one.ended, -1) for one in answers])
+    changes = sorted([(answer.due, 1) for answer in answers] + [(answer.ended, -1) for answer in answers])
     most = now = 0
-    for _, change in turns:
+    for _, change in changes:
         now += change
         most = max(most, now)
     return most
@@ -129,7 +129,7 @@ def overload(load: Load) -> str | None:
     quarter of the arrivals at least 4 more were in flight than in the second quarter, and at least 1.5 times
     as many.
     """
-    failed = sum(one.error is not None for one in load.answers)
+    failed = sum(answer.error is not None for answer in load.answers)
     if failed > MOST_ERRORS * len(load.answers):
         return f"{failed} of {len(load.answers)} requests failed"
     if load.rate is None:
@@ -146,24 +146,26 @@ def overload(load: Load) -> str | None:
 def figures(load: Load) -> dict[str, Any]:
     """Compute all figures as JSON values; seconds. Latencies are those of whole answers, None without one."""
     whole = load.whole
-    played = [play(one.parts) for one in whole]
-    sound = sum(one.sound for one in whole)
-    end = max((one.ended for one in load.answers), default=load.start)
+    played = [play(answer.parts) for answer in whole]
+    sound = sum(answer.sound for answer in whole)
+    end = max((answer.ended for answer in load.answers), default=load.start)
     return {
         "rate": load.rate,
         "requests": len(load.answers),
         "done": len(whole),
-        "errors": dict(sorted(Counter(one.error for one in load.answers if one.error is not None).items())),
-        "first_audio": _percentiles([one.first for one in whole]),
-        "whole": _percentiles([one.whole for one in whole]),
-        "real_time_factor": _percentiles([one.whole / one.sound for one in whole]),
-        "underruns": sum(one.underruns for one in played),
-        "interrupted": sum(one.underruns > 0 for one in played),
-        "silence": sum(one.silence for one in played),
+        "errors": dict(
+            sorted(Counter(answer.error for answer in load.answers if answer.error is not None).items())
+        ),
+        "first_audio": _percentiles([answer.first for answer in whole]),
+        "whole": _percentiles([answer.whole for answer in whole]),
+        "real_time_factor": _percentiles([answer.whole / answer.sound for answer in whole]),
+        "underruns": sum(play.underruns for play in played),
+        "interrupted": sum(play.underruns > 0 for play in played),
+        "silence": sum(play.silence for play in played),
         "sound": sound,
         "sound_per_second": sound / (end - load.start) if end > load.start else None,
         "peak_in_flight": peak(load.answers),
-        "latest_send": max((one.sent - one.planned for one in load.answers), default=0.0),
+        "latest_send": max((answer.sent - answer.due for answer in load.answers), default=0.0),
         "overload": overload(load),
     }
 

@@ -16,15 +16,15 @@ STEPS = 4  # of the vertical axis
 def plot(found: Mapping[str, Any]) -> str:
     """Draw two panels: first audio and whole, a line for each percentile, alone as a dashed one (p50)."""
     width = LEFT + len(PANELS) * (WIDTH + GAP)
-    asked = found["asked"]
-    title = f"{asked['model']}, {asked['format']}, texts of {asked['characters']} characters"
+    sent = found["asked"]
+    title = f"{sent['model']}, {sent['format']}, texts of {sent['characters']} characters"
     drawn = [
-        _panel(found["loads"], name, label, scale, LEFT + place * (WIDTH + GAP))
-        for place, (name, label, scale) in enumerate(PANELS)
+        _panel(found["loads"], name, label, scale, LEFT + index * (WIDTH + GAP))
+        for index, (name, label, scale) in enumerate(PANELS)
     ]
     legend = "".join(
-        f'<text x="{LEFT + 50 * place}" y="36" fill="{color}">{name}</text>'
-        for place, (name, color) in enumerate(COLORS.items())
+        f'<text x="{LEFT + 50 * index}" y="36" fill="{color}">{name}</text>'
+        for index, (name, color) in enumerate(COLORS.items())
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + 50}" '
@@ -39,7 +39,7 @@ def _panel(loads: Sequence[Mapping[str, Any]], name: str, label: str, scale: flo
     done = [load for load in loads if load[name] is not None]
     top = _round_up(max((scale * load[name]["p99"] for load in done), default=1))
     rates = [load for load in done if load["rate"] is not None]
-    across = [left + WIDTH * (place + 0.5) / len(rates) for place in range(len(rates))]
+    across = [left + WIDTH * (index + 0.5) / len(rates) for index in range(len(rates))]
 
     def down(value: float) -> float:
         return TOP + HEIGHT * (1 - scale * value / top)

@@ -66,7 +66,7 @@ class Reply:
     headers: Mapping[str, str]
     reader: asyncio.StreamReader
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def parts(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
 
         Raises EOFError (IncompleteReadError) if the connection ends before the body, ValueError for a body

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlx_port.commands.bench.load.figures import Load, figures
-from mlx_port.commands.bench.load.run import LoadPlan
+from mlx_port.commands.bench.load.run import LoadSchedule
 from mlx_port.commands.bench.load.target import LoadTarget
 from mlx_port.commands.doctor import version
 from tts_core.memory import computer
@@ -17,7 +17,7 @@ FORMAT = 1  # of the JSON
 LATE = 0.01  # seconds; a client that sends later than this is worth a line
 
 
-def report(target: LoadTarget, plan: LoadPlan, loads: Sequence[Load]) -> dict[str, Any]:
+def report(target: LoadTarget, schedule: LoadSchedule, loads: Sequence[Load]) -> dict[str, Any]:
     """Collect what was asked and every load's figures as JSON values; seconds."""
     done = [load.rate for load in loads]
     return {
@@ -34,25 +34,25 @@ def report(target: LoadTarget, plan: LoadPlan, loads: Sequence[Load]) -> dict[st
             "voice": target.voice,
             "format": target.form,
             "body": dict(target.more),
-            "texts": len(plan.texts),
-            "characters": round(sum(map(len, plan.texts)) / len(plan.texts)),
-            "seconds": plan.seconds,
-            "seed": plan.seed,
+            "texts": len(schedule.texts),
+            "characters": round(sum(map(len, schedule.texts)) / len(schedule.texts)),
+            "seconds": schedule.seconds,
+            "seed": schedule.seed,
             "timeout": target.timeout,
         },
         "loads": [figures(load) for load in loads],
-        "not_run": [rate for rate in plan.rates if rate not in done],
+        "not_run": [rate for rate in schedule.rates if rate not in done],
     }
 
 
 def table(found: Mapping[str, Any]) -> str:
     """Format a report as text for a terminal."""
-    asked, loads = found["asked"], found["loads"]
-    texts = "1 text" if asked["texts"] == 1 else f"{asked['texts']} texts by turns"
+    sent, loads = found["asked"], found["loads"]
+    texts = "1 text" if sent["texts"] == 1 else f"{sent['texts']} texts by turns"
     lines = [
-        f"{found['server']}, model {asked['model']}, voice {asked['voice']}, {asked['format']}",
-        f"{texts}, {asked['characters']} characters on average; {asked['seconds']:g} s of random arrivals at "
-        f"each rate, seed {asked['seed']}",
+        f"{found['server']}, model {sent['model']}, voice {sent['voice']}, {sent['format']}",
+        f"{texts}, {sent['characters']} characters on average; {sent['seconds']:g} s of random arrivals at "
+        f"each rate, seed {sent['seed']}",
         "",
         f"{'':<29}{'first audio, ms':^24}{'whole, s':^24}{'underruns':^16}{'RTF':>7}{'sound':>8}",
         f"{'a second':>9}{'done':>6}{'errors':>8}{'most':>6}"

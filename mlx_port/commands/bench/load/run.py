@@ -27,11 +27,11 @@ TEXTS = (  # 63 characters each, about 4 seconds
     "We watched the snow fall on the roofs until the lamps were lit.",
 )
 ARRIVALS = "tts-bench/poisson/v1"
-Ask = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its planned moment
+Send = Callable[[str, float], Coroutine[Any, Any, Answer]]  # a text and its planned moment
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class LoadSchedule:
     """What is asked.
 
     rates: requests a second, growing.
@@ -52,45 +52,45 @@ def arrivals(rate: float, seconds: float, seed: int) -> Iterator[float]:
     The gaps of a seed are those of every rate, scaled, and those that nari-labs' tts_bench 0.1.0 measures by.
     """
     moment = 0.0
-    for place in count():
-        digest = hashlib.sha256(f"{ARRIVALS}\0{seed}\0measurement\0{place}".encode()).digest()
+    for index in count():
+        digest = hashlib.sha256(f"{ARRIVALS}\0{seed}\0measurement\0{index}".encode()).digest()
         uniform = (int.from_bytes(digest[:8], "big") + 0.5) / 2**64
         if (moment := moment - math.log1p(-uniform) / rate) >= seconds:
             return
         yield moment
 
 
-async def one_by_one(ask: Ask, plan: LoadPlan) -> Load:
+async def one_by_one(send: Send, schedule: LoadSchedule) -> Load:
     """Ask for speeches one after the other."""
-    now, texts = asyncio.get_running_loop().time, cycle(plan.texts)
+    now, texts = asyncio.get_running_loop().time, cycle(schedule.texts)
     start = now()
-    answers = [await ask(next(texts), now()) for _ in range(plan.alone)]
+    answers = [await send(next(texts), now()) for _ in range(schedule.alone)]
     return Load(None, start, now() - start, answers)
 
 
-async def at_rate(ask: Ask, plan: LoadPlan, rate: float) -> Load:
+async def at_rate(send: Send, schedule: LoadSchedule, rate: float) -> Load:
     """Ask as planned, whatever the answers do, and wait for the last one."""
-    loop, texts = asyncio.get_running_loop(), cycle(plan.texts)
-    asked, start = [], loop.time()
+    loop, texts = asyncio.get_running_loop(), cycle(schedule.texts)
+    tasks, start = [], loop.time()
     async with asyncio.TaskGroup() as group:
-        for moment in arrivals(rate, plan.seconds, plan.seed):
+        for moment in arrivals(rate, schedule.seconds, schedule.seed):
             await asyncio.sleep(start + moment - loop.time())
-            asked.append(group.create_task(ask(next(texts), start + moment)))
-    return Load(rate, start, plan.seconds, [task.result() for task in asked])
+            tasks.append(group.create_task(send(next(texts), start + moment)))
+    return Load(rate, start, schedule.seconds, [task.result() for task in tasks])
 
 
-async def run(ask: Ask, plan: LoadPlan, tell: Callable[[str], None]) -> list[Load]:
+async def run(send: Send, schedule: LoadSchedule, tell: Callable[[str], None]) -> list[Load]:
     """Measure requests alone, then every rate up to the first that is too much for the server, itself
     included. tell: called with a line before each.
     """
     loads: list[Load] = []
-    for rate in (None, *plan.rates):
+    for rate in (None, *schedule.rates):
         if rate is None:
-            tell(f"alone: {plan.alone}, one after the other")
-            loads.append(await one_by_one(ask, plan))
+            tell(f"alone: {schedule.alone}, one after the other")
+            loads.append(await one_by_one(send, schedule))
         else:
-            tell(f"{rate:g} a second: {plan.seconds:g} s of arrivals, then to the last answer")
-            loads.append(await at_rate(ask, plan, rate))
+            tell(f"{rate:g} a second: {schedule.seconds:g} s of arrivals, then to the last answer")
+            loads.append(await at_rate(send, schedule, rate))
         if overload(loads[-1]) is not None:
             break
     return loads

@@ -66,10 +66,10 @@ class WavMeter:
         """Read the header if it is complete; return the data after it."""
         if not b"RIFF".startswith(self.head[:4]) or not b"WAVE".startswith(self.head[8:12]):
             raise ValueError("not a WAV file")
-        place, form = 12, None
-        while len(self.head) >= place + 8:
-            name, size = struct.unpack_from("<4sI", self.head, place)
-            place += 8
+        offset, form = 12, None
+        while len(self.head) >= offset + 8:
+            name, size = struct.unpack_from("<4sI", self.head, offset)
+            offset += 8
             if name == b"data":
                 if form is None or not (form[1] and form[2] and form[4]):
                     raise ValueError("a WAV file without its format")
@@ -78,10 +78,10 @@ class WavMeter:
                     raise ValueError(f"a WAV file of {bits} bits, not 16")
                 self.pcm = PcmMeter(rate, channels)
                 self.size = 2**63 if size == _UNKNOWN[0] or size >= _UNKNOWN[1] else size
-                return self.head[place:]
-            if name == b"fmt " and len(self.head) >= place + 16:
-                form = struct.unpack_from("<HHIIHH", self.head, place)
-            place += size + size % 2
+                return self.head[offset:]
+            if name == b"fmt " and len(self.head) >= offset + 16:
+                form = struct.unpack_from("<HHIIHH", self.head, offset)
+            offset += size + size % 2
         if len(self.head) > _LONGEST_HEAD:
             raise ValueError("a WAV file without data")
         return b""

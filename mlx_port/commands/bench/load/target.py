@@ -39,17 +39,17 @@ class LoadTarget:
 
     def body(self, text: str) -> bytes:
         """The request's body."""
-        asked = {"model": self.model, "input": text, "voice": self.voice, "response_format": self.form}
-        return json.dumps(asked | dict(self.more)).encode()
+        body = {"model": self.model, "input": text, "voice": self.voice, "response_format": self.form}
+        return json.dumps(body | dict(self.more)).encode()
 
     async def check(self, text: str) -> Answer:
         """Speak a text before anything is measured. Raises an error that says what is wrong."""
-        planned = asyncio.get_running_loop().time()
+        due = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self.timeout), post(self.address, self.body(text), self.key) as reply:
                 if reply.status != 200:
                     raise _refused(reply.status, await _message(reply))
-                answer = await self._hear(reply, planned, planned)
+                answer = await self._receive(reply, due, due)
         except TimeoutError:
             raise NotFoundError(
                 f"server: {self.address.url} did not finish a speech in {self.timeout:g} s; is it loading? "
@@ -72,20 +72,20 @@ class LoadTarget:
             raise GenerationError(f"server: the answer {_NO_SOUND[answer.error]}")
         return answer
 
-    async def ask(self, text: str, planned: float) -> Answer:
-        """Speak a text; a failure is an answer, too. planned: moment of its arrival, by the loop's clock."""
+    async def send(self, text: str, due: float) -> Answer:
+        """Speak a text; a failure is an answer, too. due: moment of its arrival, by the loop's clock."""
         now = asyncio.get_running_loop().time
         sent, began = now(), False
-        heard: list[tuple[float, float]] = []
+        arrived: list[tuple[float, float]] = []
         try:
             async with (
-                asyncio.timeout_at(planned + self.timeout),
+                asyncio.timeout_at(due + self.timeout),
                 post(self.address, self.body(text), self.key) as reply,
             ):
                 if reply.status != 200:
-                    return Answer(planned, sent, now(), error=str(reply.status))
+                    return Answer(due, sent, now(), error=str(reply.status))
                 began = True
-                return await self._hear(reply, planned, sent, heard)
+                return await self._receive(reply, due, sent, arrived)
         except TimeoutError:
             error = "timeout"
         except EOFError:
@@ -94,24 +94,24 @@ class LoadTarget:
             error = "cut off" if began else "connection"
         except ValueError:
             error = "unreadable"
-        return Answer(planned, sent, now(), tuple(heard), error)
+        return Answer(due, sent, now(), tuple(arrived), error)
 
-    async def _hear(
-        self, reply: Reply, planned: float, sent: float, heard: list[tuple[float, float]] | None = None
+    async def _receive(
+        self, reply: Reply, due: float, sent: float, arrived: list[tuple[float, float]] | None = None
     ) -> Answer:
         now: Callable[[], float] = asyncio.get_running_loop().time
-        sound, heard = meter(self.form, reply.headers, self.rate), [] if heard is None else heard
-        async for piece in reply.pieces():
+        sound, arrived = meter(self.form, reply.headers, self.rate), [] if arrived is None else arrived
+        async for piece in reply.parts():
             if seconds := sound.add(piece):
-                heard.append((now(), seconds))
-        error = None if sound.audible is not None else "silent" if heard else "no sound"
-        return Answer(planned, sent, now(), tuple(heard), error, sound.audible or 0.0)
+                arrived.append((now(), seconds))
+        error = None if sound.audible is not None else "silent" if arrived else "no sound"
+        return Answer(due, sent, now(), tuple(arrived), error, sound.audible or 0.0)
 
 
 async def _message(reply: Reply) -> str:
     """The message of an error's body, in OpenAI's schema or as it is."""
     body = b""
-    async for piece in reply.pieces():
+    async for piece in reply.parts():
         body += piece
         if len(body) > MESSAGE:
             break

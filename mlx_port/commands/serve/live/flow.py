@@ -23,8 +23,8 @@ UTF_16 = ("utf-16", "surrogatepass")  # joins halves of surrogate pairs, and kee
 class LiveFlow(Flow):
     """A flow that is fed with text: `prepare`, then `add` and `end`, and meanwhile `frames`."""
 
-    def __init__(self, service: Service, asked: SpeechBody):
-        super().__init__(service, asked)
+    def __init__(self, service: Service, body: SpeechBody):
+        super().__init__(service, body)
         self._texts: deque[str] = deque()  # before the speech is queued
         self._length = 0  # characters so far
         self._half = ""  # first half of a surrogate pair, at the end of a fragment
@@ -73,7 +73,7 @@ class LiveFlow(Flow):
         self._pour()
 
     def _checked(self) -> Order:
-        order = self.service.order(self.asked)
+        order = self.service.order(self.body)
         self.warnings = order.warnings
         source = self.service.engine.models[order.model]
         if has_seed(source.model) and order.options.get("seed") is None:

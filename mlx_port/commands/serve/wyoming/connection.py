@@ -103,26 +103,26 @@ class Connection:
             self._arriving(event).end()
             self._flow = None
 
-    async def _speak(self, asked: Synthesize) -> None:
+    async def _speak(self, event: Synthesize) -> None:
         await self._spoken()
-        body = {"input": asked.text, "response_format": "pcm", **self._voice(asked)}
+        body = {"input": event.text, "response_format": "pcm", **self._voice(event)}
         flow = Flow(self.service, read_speech(body, self.limits))
         self._speech = asyncio.ensure_future(self._sound(flow))
 
-    async def _begin(self, asked: SynthesizeStart) -> None:
+    async def _begin(self, event: SynthesizeStart) -> None:
         if self._flow is not None:
             raise invalid("type", "synthesize-start: again before synthesize-stop", "wrong_order")
         await self._spoken()
-        flow = LiveFlow(self.service, read_live(self._voice(asked), self.limits))
+        flow = LiveFlow(self.service, read_live(self._voice(event), self.limits))
         await flow.prepare()
         self._flow = flow
         self._speech = asyncio.ensure_future(self._stream(flow))
 
-    def _voice(self, asked: Synthesize | SynthesizeStart) -> dict[str, str]:
+    def _voice(self, event: Synthesize | SynthesizeStart) -> dict[str, str]:
         """Read the client's voice, or its language, which it gives where it names no voice."""
-        if asked.voice is None:
+        if event.voice is None:
             return {}
-        name, language = (_text(given or "") for given in (asked.voice.name, asked.voice.language))
+        name, language = (_text(given or "") for given in (event.voice.name, event.voice.language))
         return fields_of(name) if name else language_of(self.service, language)
 
     def _arriving(self, event: Event) -> LiveFlow:

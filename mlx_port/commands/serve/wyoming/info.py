@@ -27,8 +27,8 @@ def describe(service: Service) -> Info:
         installed=True,
         version=version("mlx-port"),
         voices=[
-            _voice(model, name, service.engine.models[model].spec.languages, is_first=place == 0)
-            for place, model in enumerate(service.names)
+            _voice(model, name, service.engine.models[model].spec.languages, is_first=index == 0)
+            for index, model in enumerate(service.names)
             for name in _names(service, model)
         ],
         supports_synthesize_streaming=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout
-from converters.rules.plan import Drop, Rule
+from converters.rules.assignment import Drop, Rule
 from converters.rules.transforms import permute
 from tts_core.parrot.model import ParrotConfig
 

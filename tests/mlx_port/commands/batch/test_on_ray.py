@@ -13,8 +13,8 @@ import pytest
 from mlx_port.commands.batch import on_ray
 from mlx_port.commands.batch.worker import Setting
 from mlx_port.commands.loading_flags import Loading
-from tts_core.bulk.asking import BulkWork
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.requests import BulkWork
 from tts_core.bulk.rows import TextRow
 
 

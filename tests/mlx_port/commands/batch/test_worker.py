@@ -12,7 +12,7 @@ from mlx_port.commands.batch import worker
 from mlx_port.commands.batch.worker import Setting, build_speaker
 from mlx_port.commands.loading_flags import Loading
 from tests.tts_core.serving.talkers import Chorus, Said
-from tts_core.bulk.asking import Asking, BulkWork
+from tts_core.bulk.requests import BulkWork, RowRequests
 from tts_core.bulk.rows import TextRow
 
 
@@ -52,7 +52,7 @@ def test_rows_name_the_arithmetic(
     made = build_speaker(
         Setting(None, Loading(backend), 1, BulkWork({}, Path("voices"), ".wav", None, labels))
     )
-    monkeypatch.setattr(Asking, "request", lambda own, row: Said(tuple(row.text.split())))
+    monkeypatch.setattr(RowRequests, "request", lambda own, row: Said(tuple(row.text.split())))
     [ended] = made.speak([(TextRow(0, "a", "one two", seed=0), "key")])
     assert ended.fields["arithmetic"] == computes
     assert ended.fields["codec_precision"] == decodes

@@ -10,7 +10,7 @@ from unicodedata import category
 import pytest
 
 import tts_core
-from mlx_port.commands.serve.describe import ASKED, describe
+from mlx_port.commands.serve.describe import BLOCKS, describe
 from tests.mlx_port.commands.serve.served import Served
 from tts_core import models
 from tts_core.audio.formats import names
@@ -86,7 +86,7 @@ def test_letters_are_the_characters_that_are_not_refused() -> None:
     rules, letters = read_rules(documents), describe("dia", None, {"dia": documents})["letters"]
     assert {*"aZ5,é", *"ßŁØæÆœ"} <= {*letters}
     assert not {*"😀²№Пя "} & {*letters}
-    for block in ASKED:
+    for block in BLOCKS:
         for char in map(chr, block):
             try:
                 known_text("text", f"a{char}a", rules.knows, skip=False)

@@ -18,7 +18,7 @@ from torch_ref import DiaPipeline
 from torch_ref.cpu import half_weights
 from torch_ref.cpu.dia import few_rows
 from torch_ref.cpu.dia.decoder import FewRowsDecoder
-from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, near
+from torch_ref.cpu.dia.few_rows import DiaFewRows, Pair, SourceRuns, contiguous
 from torch_ref.dia import decoder as plain
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
@@ -54,7 +54,7 @@ def logits(
     rows = len(texts) * (2 if guided else 1)
     found = []
     with torch.inference_mode():
-        source = plain.read([torch.tensor(ids) for ids in texts], plain.encode_nothing() if guided else None)
+        source = plain.read([torch.tensor(ids) for ids in texts], plain.encode_empty() if guided else None)
         cache = plain.new_cache()
         plain.next_logits(torch.from_numpy(random.integers(0, 60, (rows, 2, channels))), cache, source)
         own = [cast(Pair, layer.buffers) for layer in cache]
@@ -63,7 +63,7 @@ def logits(
             tokens = torch.from_numpy(random.integers(0, 60, (rows, 1, channels)))
             if few:
                 runs = alike(lengths)
-                heard = SourceRuns(runs, [near(*pair, runs) for pair in pairs])
+                heard = SourceRuns(runs, [contiguous(*pair, runs) for pair in pairs])
                 where = [place] * len(texts), heard, source.unconditional
                 found.append(DiaFewRows(plain).next_logits(tokens[:, 0], own, *where).numpy())
             else:
@@ -92,7 +92,7 @@ def test_logits_are_those_of_the_plain_decoder(
 def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) -> None:
     """Its place, its neighbors' lengths and positions."""
     plain, random = network(YARDSTICK, cross_rope=True, half=half), np.random.default_rng(texts)
-    form, nothing = DiaFewRows(plain), plain.encode_nothing()
+    form, nothing = DiaFewRows(plain), plain.encode_empty()
     constants = plain.model.decoder.constants(nothing)
     heads, width = form.kv_heads, form.head_dim
     lengths, places = (random.integers(1, 30, texts).tolist() for _ in range(2))
@@ -113,7 +113,7 @@ def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) ->
         copied = own[:, :, :, chosen].flatten(2, 3)  # (layers, 2, R, K, rows, E)
         held: list[Pair] = [(copied[index, 0], copied[index, 1]) for index in layers]
         runs = alike([lengths[one] for one in chosen])
-        heard = SourceRuns(runs, [near(keys, values, runs) for keys, values in source])
+        heard = SourceRuns(runs, [contiguous(keys, values, runs) for keys, values in source])
         at = [places[one] for one in chosen]
         found = form.next_logits(tokens[chosen].repeat(2, 1), held, at, heard, constants)
         return found.unflatten(0, (2, -1))

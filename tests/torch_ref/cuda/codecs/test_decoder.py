@@ -1,4 +1,4 @@
-"""Decoders of streams on kernels against the codecs' own `decode_piece`, in each precision's layout."""
+"""Decoders of streams on kernels against the codecs' own `decode_window`, in each precision's layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.tiny.every_codec import WEIGHTS
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.codecs import causal
-from torch_ref.cuda.codecs.causal import Activation, Memory, joined
+from torch_ref.cuda.codecs.causal import Activation, Memory, next_inputs
 from torch_ref.cuda.codecs.decoder import FusedPieces
-from torch_ref.cuda.codecs.pieces import ReplayedPieces
-from torch_ref.layers.carried import Places
-from tts_core.nn.positions import stream_places
+from torch_ref.cuda.codecs.windows import ReplayedWindows
+from torch_ref.layers.carried import StreamPositions
+from tts_core.nn.positions import stream_positions
 
 pytestmark = kernel_marks()
 UNITS = {"tf32": 2**-11, "bfloat16": 2**-8}  # of rounding
@@ -37,13 +37,13 @@ def codes_of(codec: Any, rows: int, frames: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(3).integers(0, *sizes).astype(np.int32)).to(DEVICE)
 
 
-def places(codec: Any, starts: list[int], frames: int) -> Places:
+def places(codec: Any, starts: list[int], frames: int) -> StreamPositions:
     """Find the frames of a call in streams of `starts` frames so far."""
-    pieces = ReplayedPieces(codec)
+    pieces = ReplayedWindows(codec)
     attention, steps = pieces.attention, pieces.steps
     sizes = {"window": attention.window, "head_dim": attention.head_dim, "theta": attention.theta}
-    found = stream_places([steps * one for one in starts], steps * frames, attention.window - 1, **sizes)
-    return Places(*(torch.from_numpy(one).to(DEVICE) for one in found))
+    found = stream_positions([steps * one for one in starts], steps * frames, attention.window - 1, **sizes)
+    return StreamPositions(*(torch.from_numpy(one).to(DEVICE) for one in found))
 
 
 def decoded(codec: Any, codes: torch.Tensor, cut: list[int]) -> torch.Tensor:
@@ -80,8 +80,8 @@ def test_samples(
     assert FusedPieces(codec).runs
     own, (plain, _), (truth, _) = (
         decoded(codec, codes, cut),
-        codec.decode_piece(codes, None),
-        exact.decode_piece(codes, None),
+        codec.decode_window(codes, None),
+        exact.decode_window(codes, None),
     )
     if precision == "float32":
         mine, theirs, right = (one.cpu().numpy() for one in (own, plain, truth))
@@ -109,7 +109,7 @@ def test_rows_at_positions_of_their_own(codecs: tuple[Any, Any]) -> None:
         if row == 1:
             continue
         whole = codes[row : row + 1, :, : start + 2]
-        plain, truth = (one.decode_piece(whole, None)[0][0] for one in (codec, exact))
+        plain, truth = (one.decode_window(whole, None)[0][0] for one in (codec, exact))
         size = 2 * codec.hop_length
         mine, theirs, right = (one.cpu().numpy()[-size:] for one in (own[row], plain, truth))
         assert_within(mine, theirs, right, f"row {row}")
@@ -136,7 +136,7 @@ def test_joined(kind: Any, count: int, steps: int, *, last: bool) -> None:
     out = torch.empty(rows, channels, count + length, device=DEVICE).transpose(1, 2)
     out = torch.empty_like(out, memory_format=torch.contiguous_format) if last else out
     memory, sums = Memory(before), x.flatten(1, 2) + bias + skip.view(rows, length, channels)
-    made = joined(x, bias, skip, Activation(kind, slope, factor), count, memory, out, keeps=True)
+    made = next_inputs(x, bias, skip, Activation(kind, slope, factor), count, memory, out, sums=True)
     assert made is not None
     assert made is skip
     torch.testing.assert_close(made.view(sums.shape), sums, rtol=0, atol=0)

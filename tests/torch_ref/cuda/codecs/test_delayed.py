@@ -1,4 +1,4 @@
-"""Streams of DAC on kernels against the codec's own `decode_piece`, in each precision's layout."""
+"""Streams of DAC on kernels against the codec's own `decode_window`, in each precision's layout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.parity.codecs.test_streams import DacRun
 from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.codecs.dac import Dac
-from torch_ref.cuda.codecs.causal import Activation, Inside, Memory, joined
+from torch_ref.cuda.codecs.causal import Activation, Inside, Memory, next_inputs
 from torch_ref.cuda.codecs.delayed import FusedDelayed
-from torch_ref.cuda.codecs.pieces import ReplayedDelayed
+from torch_ref.cuda.codecs.windows import ReplayedDelayed
 from torch_ref.layers.carried import States
 from tts_core.codecs import dac
 
@@ -50,14 +50,14 @@ def codecs(request: pytest.FixtureRequest) -> tuple[Dac, Dac]:
     return codec, exact
 
 
-def side(codec: Dac, decode_piece: Any) -> Any:
-    """A side of the streams' checks. decode_piece: as the codec's."""
+def side(codec: Dac, decode_window: Any) -> Any:
+    """A side of the streams' checks. decode_window: as the codec's."""
 
     def piece(codes: np.ndarray, states: States | None, ends: Sequence[int | None]) -> Any:
-        return decode_piece(torch.from_numpy(np.ascontiguousarray(codes)).to(DEVICE), states, ends)
+        return decode_window(torch.from_numpy(np.ascontiguousarray(codes)).to(DEVICE), states, ends)
 
     return SimpleNamespace(
-        codec=SimpleNamespace(decode_piece=piece, decode_whole=codec.decode_whole),
+        codec=SimpleNamespace(decode_window=piece, decode_whole=codec.decode_whole),
         numpy=lambda samples: samples.cpu().numpy(),
         array=lambda codes: torch.from_numpy(codes).to(DEVICE),
     )
@@ -133,8 +133,8 @@ def test_sums_late_and_inside(steps: int) -> None:
     starts, ends = (torch.tensor(one, device=DEVICE) for one in ([0, 4, 1], [2**31 - 1, 7, 3]))
     memory, out = Memory(flat), torch.empty(rows, count + steps, channels, device=DEVICE)
     within = Inside(starts, ends, 2, 5, 1)
-    kept = joined(
-        x, None, given.flatten(0, 1), Activation("elu"), count, memory, out, keeps=True, line=line,
+    summed = next_inputs(
+        x, None, given.flatten(0, 1), Activation("elu"), count, memory, out, sums=True, line=line,
         within=within,
     )  # fmt: skip
     place = (2 * starts - 5)[:, None] + torch.arange(steps, device=DEVICE)
@@ -143,8 +143,8 @@ def test_sums_late_and_inside(steps: int) -> None:
     held, lines = flat[:, : 6 * channels].view(rows, 6, -1), flat[:, 6 * channels : -5].view(rows, 3, -1)
     held = torch.cat((held, torch.nn.functional.elu(sums)), dim=1)
     lines = torch.cat((lines, sums), dim=1)
-    assert kept is not None
-    torch.testing.assert_close(kept.view(lines.shape), lines, rtol=0, atol=0)
+    assert summed is not None
+    torch.testing.assert_close(summed.view(lines.shape), lines, rtol=0, atol=0)
     torch.testing.assert_close(out, held, rtol=0, atol=1e-6)
     after = torch.cat((out[:, -6:], lines[:, -3:]), dim=1)
     torch.testing.assert_close(memory.after[:, :-5].view(after.shape), after, rtol=0, atol=0)

@@ -11,7 +11,7 @@ import torch
 from tests.sides import ORACLE, YARDSTICK
 from tests.tiny.every_codec import WEIGHTS
 from tests.tolerance import assert_within
-from torch_ref.cuda.codecs.pieces import ReplayedPieces
+from torch_ref.cuda.codecs.windows import ReplayedWindows
 from tts_core.codecs.policy import CodecPolicy, shared_shapes
 
 pytestmark = pytest.mark.cuda
@@ -46,7 +46,7 @@ def test_streams_share_graphs(codecs: tuple[Any, Any], seed: int) -> None:
     """Rows come and go, at places of their own; a shape is captured at its second time."""
     codec, _ = codecs
     codes, rng = codes_of(codec), np.random.default_rng(seed)
-    pieces, beside = ReplayedPieces(codec), torch.cuda.Stream()
+    pieces, beside = ReplayedWindows(codec), torch.cuda.Stream()
     states, done = list[Any]([None] * STREAMS), [0] * STREAMS
     made = list[list[torch.Tensor]]([] for _ in range(STREAMS))
     torch.cuda.synchronize()
@@ -63,7 +63,7 @@ def test_streams_share_graphs(codecs: tuple[Any, Any], seed: int) -> None:
             assert state.steps == pieces.steps * done[row]
             assert all(x.untyped_storage().nbytes() == x.nbytes for x in state.arrays)
     torch.cuda.synchronize()
-    known, truth = (each.decode_piece(codes, None)[0].cpu().numpy() for each in codecs)
+    known, truth = (each.decode_window(codes, None)[0].cpu().numpy() for each in codecs)
     for row, parts in enumerate(made):
         assert_within(torch.cat(parts).cpu().numpy(), known[row], truth[row], f"row {row}")
 
@@ -71,8 +71,8 @@ def test_streams_share_graphs(codecs: tuple[Any, Any], seed: int) -> None:
 def test_other_numbers_have_no_kernels(codecs: tuple[Any, Any]) -> None:
     _, exact = codecs
     codes = codes_of(exact)
-    whole, _ = exact.decode_piece(codes, None)
-    pieces, states, made = ReplayedPieces(exact), None, list[torch.Tensor]()
+    whole, _ = exact.decode_window(codes, None)
+    pieces, states, made = ReplayedWindows(exact), None, list[torch.Tensor]()
     for start, stop in windows():
         samples, states = pieces(codes[..., start:stop], states)
         made.append(samples)
@@ -81,7 +81,7 @@ def test_other_numbers_have_no_kernels(codecs: tuple[Any, Any]) -> None:
 
 def test_shared_shapes_are_captured_when_they_come_again(codecs: tuple[Any, Any]) -> None:
     codec, _ = codecs
-    pieces, beside, counted = ReplayedPieces(codec), torch.cuda.Stream(), list[int]()
+    pieces, beside, counted = ReplayedWindows(codec), torch.cuda.Stream(), list[int]()
     fused = pieces.fused
 
     class Counting:

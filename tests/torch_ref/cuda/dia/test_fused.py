@@ -33,7 +33,7 @@ def grid(count: int) -> torch.Tensor:
 def plain(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
     """Logits of the last row of every text, computed one by one. (R, C·V)."""
     device = built.logits_dense.weight.device
-    nothing, found = built.encode_nothing() if guided else None, []
+    nothing, found = built.encode_empty() if guided else None, []
     for tokens, rows in zip(texts(count), grid(count), strict=True):
         source = built.read([tokens.to(device)], nothing)
         both = rows[None].to(device).expand(1 + guided, -1, -1)
@@ -43,8 +43,8 @@ def plain(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
 
 def fused(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
     """The same: all rows but the last read as a prompt."""
-    decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
-    captured = CapturedDia(decoder, texts=count, room=ROWS + 2, text_rows=20)
+    decoder = FusedDecoder(built, built.encode_empty() if guided else None)
+    captured = CapturedDia(decoder, texts=count, capacity=ROWS + 2, text_rows=20)
     sampling = DiaSampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=0)
     for slot, (tokens, rows) in enumerate(zip(texts(count), grid(count), strict=True)):
         known = torch.full((ROWS + 2, 4), FREE)

@@ -16,7 +16,7 @@ from torch_ref.cuda.batch import CapturedBatch
 from torch_ref.cuda.triton import INTERPRETED
 from torch_ref.dia.pipeline import compose
 from torch_ref.loading import Parts
-from tts_core.results import join
+from tts_core.results import merge
 
 pytestmark = [
     *kernel_marks(),
@@ -39,6 +39,6 @@ def test_codes_are_those_of_the_request_alone() -> None:
     asked = requests(voice)
     for places in (1, 5):
         for place, found in enumerate(served(voice, asked, places=places, seed=places)):
-            expected = join(list(voice.speak(asked[place])))
+            expected = merge(list(voice.speak(asked[place])))
             np.testing.assert_array_equal(found.codes, expected.codes, err_msg=f"request {place}")
             assert found.finish_reason == expected.finish_reason

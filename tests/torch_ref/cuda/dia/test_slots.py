@@ -63,8 +63,8 @@ def plainly(built: Dia, one: Text) -> np.ndarray:
 
 
 def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> Any:
-    nothing = built.encode_nothing() if guided else None
-    batch = make_slots(built, nothing, texts=count, room=rows, text_rows=40)
+    nothing = built.encode_empty() if guided else None
+    batch = make_slots(built, nothing, texts=count, capacity=rows, text_rows=40)
     assert type(batch) is CapturedBatch
     return batch
 
@@ -93,7 +93,7 @@ def arrivals(slots: Any, built: Dia, texts: list[Text], seed: int) -> Iterator[T
     """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
     random, waiting, running = np.random.default_rng(seed), list(texts), {}
     while waiting or running:
-        for slot in range(slots.plan.slots):
+        for slot in range(slots.rows.slots):
             if slot not in running and waiting and random.random() < 0.5:
                 one = waiting.pop(0)
                 running[slot] = one, one.grid(built)
@@ -126,7 +126,7 @@ def test_short_texts_come_and_go(cross_rope: bool, form: str) -> None:
     texts[1].noise = GivenNoise(1)
     slots = slots_of(built, 2)
     if form == "plain":
-        slots = plain.make_slots(built, built.encode_nothing(), texts=2, room=80)
+        slots = plain.make_slots(built, built.encode_empty(), texts=2, capacity=80)
     assert len(list(arrivals(slots, built, texts, seed=2))) == len(texts)
     for one in texts:
         np.testing.assert_array_equal(np.stack(one.drawn), plainly(built, one))
@@ -177,7 +177,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
     exact = built.double()
     for row, one, channel in differing:
         known = torch.from_numpy(forced[one : one + 1, : row + 1]).to(DEVICE)
-        source = exact.read([torch.from_numpy(tokens[one]).to(DEVICE)], exact.encode_nothing())
+        source = exact.read([torch.from_numpy(tokens[one]).to(DEVICE)], exact.encode_empty())
         logits = exact.next_logits(torch.cat([known, known]), exact.new_cache(), source).cpu()
         codes = torch.from_numpy(allowed_ids(logits.shape[1], logits.shape[2], exact.config.eos_token_id))
         table = SAMPLER_0626.named(torch.from_numpy(SAMPLER_0626.table([SAMPLING])), 3)

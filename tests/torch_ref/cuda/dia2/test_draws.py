@@ -135,7 +135,7 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     array = np.zeros(Dia2Given.shape(whole.n_streams, 3), np.int64)
     given = Dia2Given.of(array)
     given.text[:], given.second_text[:], given.codes[:] = *tokens[:, :2].T, tokens[:, 2:].T
-    given.place[:], given.position[:], given.step[:] = [5, 1, 7], [4, 2, 6], [0, 0, -1]
+    given.slot[:], given.position[:], given.step[:] = [5, 1, 7], [4, 2, 6], [0, 0, -1]
     given.codes[1:, 1] = -1
     state.rows.inputs.copy_(torch.from_numpy(array))
     state.rows.codes.copy_(torch.from_numpy(tokens[:, 2:]))
@@ -143,10 +143,10 @@ def test_embeddings_are_added_in_the_networks_order(dtype: str) -> None:
     rows = torch.from_numpy(np.concatenate([tokens, tokens])).to(DEVICE)
     rows[3:, 0], rows[3:, 1] = whole.text_zero_id, whole.text_pad_id
     text = built.transformer.text_embed(rows[:3, 0], rows[:3, 1])
-    embed(state.rows, text, step.nothing, step.table, state.x, state.places, state.positions)
-    known = torch.cat((text, step.nothing.expand(3, -1)))
+    embed(state.rows, text, step.empty, step.table, state.x, state.slots, state.positions)
+    known = torch.cat((text, step.empty.expand(3, -1)))
     for stream, embedding in enumerate(built.transformer.audio_embeds):
         known = (known.float() + embedding(rows[:, 2 + stream]).float()).to(text.dtype)
     torch.testing.assert_close(state.x, in_turn(known), rtol=0, atol=0)
-    assert state.places.tolist() == [5, 5, 1, 1, 7, 7]
+    assert state.slots.tolist() == [5, 5, 1, 1, 7, 7]
     assert state.positions.tolist() == [4, 4, 2, 2, 6, 6]

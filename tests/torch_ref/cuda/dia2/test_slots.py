@@ -71,7 +71,7 @@ def talk(whole: Dia2Config, seed: int, sampling: Dia2Sampling = SETTINGS["defaul
 
 def plainly(built: Dia2, one: Talk) -> Talk:
     """The same text by itself in plain slots."""
-    serve(plain.make_slots(built, texts=1, room=ROWS), [one], places=1)
+    serve(plain.make_slots(built, texts=1, capacity=ROWS), [one], places=1)
     return one
 
 
@@ -112,7 +112,7 @@ def same(one: Talk, other: Talk) -> None:
 
 
 def slots_of(built: Dia2, texts: int, *, guided: bool = True) -> Any:
-    batch = make_slots(built, texts=texts, room=ROWS, guided=guided)
+    batch = make_slots(built, texts=texts, capacity=ROWS, guided=guided)
     assert type(batch) is CapturedBatch
     return batch
 
@@ -168,4 +168,4 @@ def test_logits_that_are_not_finite_are_marked() -> None:
 
 
 def test_other_networks_take_the_plain_batch() -> None:
-    assert type(make_slots(network().double(), texts=2, room=20, guided=True)) is RunningBatch
+    assert type(make_slots(network().double(), texts=2, capacity=20, guided=True)) is RunningBatch

@@ -57,12 +57,12 @@ def alone(network: CodecLM, one: Text) -> list[int]:
 
 
 def captured(network: CodecLM, texts: int) -> CapturedBatch:
-    form = CapturedMars5(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
-    return CapturedBatch(form, texts=texts, room=ROOM)
+    form = CapturedMars5(network, texts=texts, capacity=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    return CapturedBatch(form, texts=texts, capacity=ROOM)
 
 
 def opened(network: CodecLM, texts: int) -> RunningBatch:
-    return make_slots(network, texts=texts, room=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
+    return make_slots(network, texts=texts, capacity=ROOM, lowest=VOCABULARY.lowest, end=VOCABULARY.end)
 
 
 class PlainRows:
@@ -103,7 +103,7 @@ class PlainReader:
         for one in prompts:
             rows, rotation = x[None, one.first : one.first + one.count], self.stack.rotary(0, one.count)
             for layer, held in zip(self.stack.network.ar.layers, self.memory, strict=True):
-                rows = layer(rows, rotation, FirstRows(3000, held, one.place))
+                rows = layer(rows, rotation, FirstRows(3000, held, one.row))
             made.append(rows[:, -1])
         return torch.cat(made)
 
@@ -318,7 +318,7 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
     logits = {}
     for name, built in (("kernels", own.to("cuda")), ("layers", own.to("cuda")), ("truth", exact)):
         ids = {"lowest": VOCABULARY.lowest, "end": VOCABULARY.end}
-        shared: RunningBatch = plain.make_slots(built, texts=3, room=ROOM, **ids)
+        shared: RunningBatch = plain.make_slots(built, texts=3, capacity=ROOM, **ids)
         if name == "kernels":
             shared = captured(built, 3)
         for slot, one in enumerate(texts):
@@ -332,17 +332,17 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
 
 def computed(shared: RunningBatch, following: int) -> Tensor:
     """Logits of each text, after which all go on with one id. → (N, V) float64."""
-    shared.plan.begin()
+    shared.rows.begin()
     if isinstance(shared, CapturedBatch):
         form = shared.decoder
         assert isinstance(form, CapturedMars5)
-        form.inputs[1] = torch.from_numpy(shared.plan.positions()).long()
+        form.inputs[1] = torch.from_numpy(shared.rows.positions()).long()
         found = form.layers(form.state.rows).double().cpu()
         form.state.rows.copy_(form.network.embed.weight[following])
     else:
         found = shared._made().double().cpu()
         shared.state = shared.state._replace(tokens=torch.full_like(shared.state.tokens, following))
-    shared.plan.end()
+    shared.rows.end()
     return found
 
 

@@ -47,8 +47,8 @@ def alone(one: Text, count: int | None = None) -> list[int]:
 
 
 def captured(network: FirstStage, texts: int, rows: int) -> CapturedBatch:
-    form = CapturedMetaVoice(network, texts=texts, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
-    return CapturedBatch(form, texts=texts, room=ROOM)
+    form = CapturedMetaVoice(network, texts=texts, rows=rows, capacity=ROOM, end_of_text=END_OF_TEXT)
+    return CapturedBatch(form, texts=texts, capacity=ROOM)
 
 
 def decoder(shared: CapturedBatch) -> CapturedMetaVoice:
@@ -139,7 +139,7 @@ def test_the_kernels_are_as_exact_as_the_layers(dtype: torch.dtype) -> None:
         shared = (
             captured(own, 3, 9)
             if name == "kernels"
-            else plain.make_slots(built, texts=3, room=ROOM, end_of_text=END_OF_TEXT)
+            else plain.make_slots(built, texts=3, capacity=ROOM, end_of_text=END_OF_TEXT)
         )
         for slot, one in enumerate(texts):
             shared.join({slot: one.joining})
@@ -157,14 +157,14 @@ def computed(shared: RunningBatch, texts: list[Text], following: int) -> Tensor:
         form.state.tokens.fill_(following)
         form.state.positions.add_(1)
     else:
-        shared.plan.begin()
+        shared.rows.begin()
         made = shared._made()
         found = torch.cat([made[: one.sampling.rows, slot] for slot, one in enumerate(texts)])
         shared.state = shared.state._replace(tokens=torch.full_like(shared.state.tokens, following))
-        shared.plan.end()
+        shared.rows.end()
     return found.double().cpu()
 
 
 def test_the_cpu_takes_the_plain_form() -> None:
-    made = make_slots(network(), texts=1, rows=3, room=ROOM, end_of_text=END_OF_TEXT)
+    made = make_slots(network(), texts=1, rows=3, capacity=ROOM, end_of_text=END_OF_TEXT)
     assert type(made) is RunningBatch

@@ -13,9 +13,9 @@ from torch_ref.qwen3.qwen3 import Qwen3
 def test_heads_of_other_widths_take_the_plain_form() -> None:
     network = Qwen3(qwen3_config())
     assert not runs(network)
-    slots = make_slots(network, texts=2, room=40)
+    slots = make_slots(network, texts=2, capacity=40)
     assert type(slots) is RunningBatch
-    assert slots.plan.room == 40
+    assert slots.rows.capacity == 40
 
 
 def test_float64_takes_the_plain_form() -> None:

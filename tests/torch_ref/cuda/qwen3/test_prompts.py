@@ -53,7 +53,7 @@ def test_keys_and_values_are_those_of_the_layers(mode: str) -> None:
     for one, prompt in zip(given, prompts, strict=True):
         for layer, (known, true) in enumerate(zip(alone(built, one), alone(exact, one), strict=True)):
             held: list[Tensor] = [state.memory.keys[layer], state.memory.values[layer]]
-            own = torch.stack([each[prompt.place] for each in held]).cpu()
+            own = torch.stack([each[prompt.row] for each in held]).cpu()
             assert_within(own[:, :, : prompt.count].numpy(), known, true, f"layer {layer}")
             assert not own[:, :, prompt.count :].any()
     assert not any(each[0].any() for each in (*state.memory.keys, *state.memory.values))
@@ -62,7 +62,7 @@ def test_keys_and_values_are_those_of_the_layers(mode: str) -> None:
 def test_texts_that_join_together_draw_as_alone() -> None:
     """Beside one that has begun, with its slot among theirs."""
     built = network("base")
-    slots = make_slots(built, texts=TEXTS, room=ROOM)
+    slots = make_slots(built, texts=TEXTS, capacity=ROOM)
     texts = {slot: text(built.config, seed) for slot, seed in enumerate((3, 1, 5))}
     slots.join({1: texts[1].joining})
     texts[1].drawn.append(slots.read(slots.launch(1))[0, 1])
@@ -76,15 +76,15 @@ def test_texts_that_join_together_draw_as_alone() -> None:
 
 def test_if_a_text_cannot_be_read_none_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     built = network()
-    slots = make_slots(built, texts=2, room=ROOM)
+    slots = make_slots(built, texts=2, capacity=ROOM)
     given = {slot: text(built.config, slot).joining for slot in range(2)}
     with monkeypatch.context() as patch:
         patch.setattr(PromptReader, "__call__", lambda *inputs: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             slots.join(given)
-    assert not slots.plan.texts
+    assert not slots.rows.texts
     slots.join(given)
-    assert [*slots.plan.texts] == [0, 1]
+    assert [*slots.rows.texts] == [0, 1]
 
 
 @torch.inference_mode()
@@ -93,7 +93,7 @@ def test_passes_that_are_captured_ahead_keep_nothing(monkeypatch: pytest.MonkeyP
     if DEVICE == "cpu":  # the interpreter is slow
         monkeypatch.setattr(prompts, "TOGETHER", 32)
     built, read = network(), list[tuple[int, ...]]()
-    slots = make_slots(built, texts=TEXTS, room=ROOM)
+    slots = make_slots(built, texts=TEXTS, capacity=ROOM)
     assert isinstance(slots, CapturedBatch)
     assert isinstance(slots.decoder, CapturedQwen3)
     one, reader = text(built.config, 1), slots.decoder.reader

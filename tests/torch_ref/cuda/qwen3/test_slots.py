@@ -76,7 +76,7 @@ def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None
             text = coming.pop(0)
             there.append(Slot(text.joining, owner=text))
             running.join(there[-1:])
-        for slot, codes in running.turn():
+        for slot, codes in running.advance():
             slot.owner.drawn.extend(codes)
             if len(slot.owner.drawn) == slot.owner.limit:
                 running.leave(slot)
@@ -87,7 +87,7 @@ def serve(slots: Any, texts: list[Text], *, places: int, seed: int | None = None
 def same(built: Qwen3, texts: list[Text]) -> None:
     """Equal to plain slots, one by one."""
     for one in texts:
-        [other] = serve(decoder.make_slots(built, texts=1, room=ROOM), [replace(one, drawn=[])], places=1)
+        [other] = serve(decoder.make_slots(built, texts=1, capacity=ROOM), [replace(one, drawn=[])], places=1)
         np.testing.assert_array_equal(np.stack(one.drawn), np.stack(other.drawn))
 
 
@@ -95,7 +95,7 @@ def same(built: Qwen3, texts: list[Text]) -> None:
 def test_draws_are_the_plain_ones(mode: str) -> None:
     """Few rows, of which the last text runs alone."""
     built = shared(mode)
-    slots = make_slots(built, texts=2, room=ROOM)
+    slots = make_slots(built, texts=2, capacity=ROOM)
     assert type(slots) is CapturedBatch
     same(built, serve(slots, [text(built.config, seed) for seed in (1, 2)], places=2))
 
@@ -105,7 +105,7 @@ def test_draws_are_the_plain_ones(mode: str) -> None:
 def test_texts_come_and_go_without_a_new_capture(places: int) -> None:
     """Samplings differ within a batch; free slots leave no trace."""
     built = shared()
-    slots = make_slots(built, texts=places, room=ROOM)
+    slots = make_slots(built, texts=places, capacity=ROOM)
     assert type(slots) is CapturedBatch
     graphs = dict(slots.graphs)
     texts = [text(built.config, seed) for seed in range(2 * places + 2)]
@@ -118,11 +118,11 @@ def test_a_text_that_is_fed_waits() -> None:
     built = shared()
     whole, other = text(built.config, 3), text(built.config, 4)
     laid = replace(whole.joining.layout, trailing=(5, 6, 7))
-    plain = decoder.make_slots(built, texts=1, room=ROOM)
+    plain = decoder.make_slots(built, texts=1, capacity=ROOM)
     plain.join({0: replace(whole.joining, layout=laid)})
     expected = [plain.read(plain.launch(1))[0, 0] for _ in range(5)]
 
-    slots = make_slots(built, texts=2, room=ROOM)
+    slots = make_slots(built, texts=2, capacity=ROOM)
     slots.join({0: replace(whole.joining, layout=replace(laid, trailing=()), more=True)})
     slots.join({1: other.joining})
     drawn = list[np.ndarray]()
@@ -142,7 +142,7 @@ def test_logits_that_are_not_finite_are_marked() -> None:
     [own, *_] = set(bad.joining.layout.text.tolist()) - set(good.joining.layout.text.tolist())
     with torch.no_grad():
         built.talker.model.text_embedding.weight[own] = torch.nan
-    serve(make_slots(built, texts=2, room=ROOM), [bad, good], places=2)
+    serve(make_slots(built, texts=2, capacity=ROOM), [bad, good], places=2)
     assert bad.drawn[0][0] == -1
     same(shared(), [good])
 

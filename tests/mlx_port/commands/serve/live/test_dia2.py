@@ -9,7 +9,7 @@ import pytest
 from tests.contract.speakers import source, speaker
 from tests.mlx_port.commands.serve.live.client import client
 from tests.mlx_port.commands.serve.served import served
-from tts_core.results import join
+from tts_core.results import merge
 
 pytestmark = pytest.mark.rest
 
@@ -34,7 +34,7 @@ def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:
             found.send("text", text=TEXT[start : start + 5])
         found.send("end")
         found.end()
-    expected = join(list(speaker("dia2", "mlx").stream([TEXT], seed=3)))
+    expected = merge(list(speaker("dia2", "mlx").stream([TEXT], seed=3)))
     heard = {kind: [one for one in found.events if one["type"] == kind] for kind in ("word", "piece", "done")}
     assert len(heard["piece"]) == len(expected.cues) > 1
     assert [one["text"] for one in heard["word"]] == [word.text for word in expected.words]

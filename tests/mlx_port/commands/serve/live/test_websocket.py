@@ -21,7 +21,7 @@ from tests.mlx_port.commands.serve.served import SOON, Served, Talk, filled, of_
 from tests.tts_core.serving import talkers
 from tts_core.audio.formats.names import FORMATS
 from tts_core.audio.formats.writer import StreamEncoder
-from tts_core.audio.joining import join
+from tts_core.audio.splicing import splice
 
 FIRST, SECOND = "one two three four five.", "Six seven eight nine ten."
 LONG = "Word after word it goes on. " * 30
@@ -31,7 +31,7 @@ def expected(*sentences: str) -> bytes:
     """The sound of sentences that are spoken one after the other."""
     waves = [np.concatenate([talkers.sound(word) for word in one.split()]) for one in sentences]
     encoder = StreamEncoder(FORMATS["pcm"], talkers.RATE, rate=24000)
-    return encoder.add(join(waves, talkers.RATE)) + encoder.finish()
+    return encoder.add(splice(waves, talkers.RATE)) + encoder.finish()
 
 
 def heard(found: bytes, wanted: bytes) -> None:

@@ -12,7 +12,7 @@ PAUSE = 0.2  # seconds between sentences
 FADE = 0.02  # seconds: much longer than a click, shorter than a phoneme
 
 
-class Joiner:
+class Splicer:
     """Joins pieces chunk by chunk and returns samples once they are final.
 
     The first piece's beginning and the last piece's end are unchanged.
@@ -28,16 +28,16 @@ class Joiner:
         self._faded_in = self.fade  # samples of the piece that are already faded in
 
     def add(
-        self, chunk: np.ndarray, *, last_of_piece: bool = False, pause_seconds: float | None = None
+        self, part: np.ndarray, *, last_of_piece: bool = False, pause_seconds: float | None = None
     ) -> np.ndarray:
         """Add the next (L,) samples of the current piece and return the samples that are now final.
 
         pause_seconds: after the last chunk of a piece, in place of the usual pause.
         """
-        samples = np.concatenate([self._held, self._fade_in(chunk.astype(np.float32))])
-        keep = min(self.fade, len(samples))
-        self._held = samples[len(samples) - keep :]
-        ready = samples[: len(samples) - keep]
+        samples = np.concatenate([self._held, self._fade_in(part.astype(np.float32))])
+        held = min(self.fade, len(samples))
+        self._held = samples[len(samples) - held :]
+        ready = samples[: len(samples) - held]
         if not last_of_piece:
             return ready
         pause = self.pause if pause_seconds is None else round(pause_seconds * self.sample_rate)
@@ -48,10 +48,10 @@ class Joiner:
         held, self._held = self._held, np.zeros(0, np.float32)
         return held
 
-    def _fade_in(self, chunk: np.ndarray) -> np.ndarray:
-        start, stop = self._faded_in, min(self.fade, self._faded_in + len(chunk))
+    def _fade_in(self, part: np.ndarray) -> np.ndarray:
+        start, stop = self._faded_in, min(self.fade, self._faded_in + len(part))
         self._faded_in = stop
-        faded = chunk.copy()
+        faded = part.copy()
         faded[: stop - start] *= rise(self.fade)[start:stop]
         return faded
 
@@ -62,7 +62,7 @@ class Joiner:
         return np.concatenate([end * rise(self.fade)[: len(end)][::-1], np.zeros(pause, np.float32)])
 
 
-def join(
+def splice(
     pieces: Sequence[np.ndarray],
     sample_rate: int,
     *,
@@ -70,9 +70,9 @@ def join(
     fade_seconds: float = FADE,
 ) -> np.ndarray:
     """Join the (L,) samples of all pieces, in order, as float32; a single piece is unchanged."""
-    joiner = Joiner(sample_rate, pause_seconds=pause_seconds, fade_seconds=fade_seconds)
-    parts = [joiner.add(piece, last_of_piece=place < len(pieces) - 1) for place, piece in enumerate(pieces)]
-    return np.concatenate([*parts, joiner.finish()])
+    splicer = Splicer(sample_rate, pause_seconds=pause_seconds, fade_seconds=fade_seconds)
+    parts = [splicer.add(piece, last_of_piece=index < len(pieces) - 1) for index, piece in enumerate(pieces)]
+    return np.concatenate([*parts, splicer.finish()])
 
 
 def rise(length: int) -> np.ndarray:

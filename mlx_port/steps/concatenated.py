@@ -16,7 +16,7 @@ BY_ROW = ("weight", "scales", "biases", "bias")  # parameters with one row per o
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class Concatenated:
     """The layer that replaces others, and their parameters, which are views of its own."""
 
     layer: Layer
@@ -33,18 +33,18 @@ class Separate:
         return mx.concatenate([layer(x) for layer in self.layers], axis=-1)
 
 
-def joined(layers: Sequence[Layer]) -> Layer | Separate:
+def concatenated(layers: Sequence[Layer]) -> Layer | Separate:
     """Join layers into one with all of their outputs, in order; their parameters become views of its own, so
     nothing is stored twice. Layers that are already joined return the same layer again.
     """
     first = layers[0]
-    known = vars(first).get("_joined")
-    if isinstance(known, Joined) and _holds(known, layers):
+    known = vars(first).get("_concatenated")
+    if isinstance(known, Concatenated) and _holds(known, layers):
         return known.layer
     if len({_form(layer) for layer in layers}) > 1:
         return Separate(layers)
     whole, parts = copy.copy(first), [dict[str, mx.array]() for _ in layers]
-    vars(whole).pop("_joined", None)
+    vars(whole).pop("_concatenated", None)
     cuts = [0, *accumulate(len(layer.weight) for layer in layers)]
     for name in [name for name in BY_ROW if name in first]:
         every = mx.concatenate([cast(mx.array, layer[name]) for layer in layers])
@@ -53,11 +53,11 @@ def joined(layers: Sequence[Layer]) -> Layer | Separate:
         for layer, part, (start, stop) in zip(layers, parts, pairwise(cuts), strict=True):
             layer[name] = part[name] = every[start:stop]
         mx.eval(*(part[name] for part in parts))  # else the graphs of the old ones would stay in memory
-    vars(first)["_joined"] = Joined(whole, parts)
+    vars(first)["_concatenated"] = Concatenated(whole, parts)
     return whole
 
 
-def _holds(known: Joined, layers: Sequence[Any]) -> bool:
+def _holds(known: Concatenated, layers: Sequence[Any]) -> bool:
     """Return True if the layers' parameters are still the views."""
     return len(known.parts) == len(layers) and all(
         layer[name] is value

@@ -17,18 +17,18 @@ Options = TypeVar("Options", bound=Any)  # a model's, with seed, max_frames, max
 Voice = TypeVar("Voice")
 
 
-class Asked(NamedTuple, Generic[Options]):
-    """One of several texts. place: from 1, for messages.  options: its own values only."""
+class GivenText(NamedTuple, Generic[Options]):
+    """One of several texts. number: from 1, for messages.  options: its own values only."""
 
-    place: int
+    number: int
     text: str
     options: Options
     prompt: PromptLike
 
 
-def each_text(
+def given_texts(
     texts: Sequence[str], options: Options, prompts: PromptLike | Sequence[PromptLike]
-) -> list[Asked[Options]]:
+) -> list[GivenText[Options]]:
     """Give each of several texts its prompt and its values of options; a random seed is shared by all.
 
     prompts: one for all, or one per text.
@@ -46,8 +46,8 @@ def each_text(
         limits = numbers_per_text("max_frames", options.max_frames, count)
     noise = [None] * count if options.noise is None else per_text(options.noise, seeds)
     own = [
-        replace(options, seed=one, max_frames=most, noise=source)
-        for one, most, source in zip(seeds, limits, noise, strict=True)
+        replace(options, seed=seed, max_frames=most, noise=source)
+        for seed, most, source in zip(seeds, limits, noise, strict=True)
     ]
     several = isinstance(prompts, Sequence) and not isinstance(prompts, str | bytes)
     given = [*cast(Sequence[PromptLike], prompts)] if several else [cast(PromptLike, prompts)] * count
@@ -56,7 +56,9 @@ def each_text(
             f"prompts: {len(given)} for {counted(count, 'text')}; "
             "give one for all, or one per text, None for a text without"
         )
-    return [Asked(place, *one) for place, one in enumerate(zip(texts, own, given, strict=True), start=1)]
+    return [
+        GivenText(index, *item) for index, item in enumerate(zip(texts, own, given, strict=True), start=1)
+    ]
 
 
 def read_once(read: Callable[[PromptLike], Voice]) -> Callable[[PromptLike], Voice]:

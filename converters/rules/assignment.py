@@ -44,7 +44,7 @@ class Drop:
     optional: bool = False
 
 
-def kept(names: Iterable[str]) -> list[Rule | Drop]:
+def same_names(names: Iterable[str]) -> list[Rule | Drop]:
     """Map names to themselves, where the published names are the canonical ones."""
     return [Rule(name, name) for name in names]
 
@@ -71,7 +71,7 @@ class Move:
     shape: Shape
 
 
-def plan(
+def assigned(
     rules: Sequence[Rule | Drop],
     source_shapes: Mapping[str, Shape],
     target_shapes: Mapping[str, Shape],
@@ -189,20 +189,20 @@ def _sources_of(targets: Iterable[str], rules: Sequence[Rule | Drop]) -> Iterato
     """
     literal: dict[str, tuple[int, Rule]] = {}
     indexed: list[tuple[int, str, Rule]] = []
-    for place, rule in enumerate(rules):
+    for number, rule in enumerate(rules):
         if isinstance(rule, Drop):
             continue
         for pattern in _tuple(rule.dst):
             if "{}" in pattern:
-                indexed.append((place, pattern, rule))
+                indexed.append((number, pattern, rule))
             else:
-                literal.setdefault(pattern, (place, rule))
+                literal.setdefault(pattern, (number, rule))
     for target in targets:
         found = [(*literal[target], ())] if target in literal else []
-        matches = ((place, rule, _index(pattern, target)) for place, pattern, rule in indexed)
-        found += [(place, rule, index) for place, rule, index in matches if index is not None]
+        matches = ((number, rule, _index(pattern, target)) for number, pattern, rule in indexed)
+        found += [(number, rule, index) for number, rule, index in matches if index is not None]
         if found:
-            _, rule, index = min(found, key=lambda each: each[0])
+            _, rule, index = min(found, key=lambda item: item[0])
             yield " + ".join(_fill(source, index) for source in _tuple(rule.src))
         else:
             yield f"a rule for {target}"

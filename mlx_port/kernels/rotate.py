@@ -43,7 +43,7 @@ KERNEL = Kernel(
 )
 
 
-def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
+def rotate_heads(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
     """Rotate queries and keys, and lay out keys with values.
 
     x: (R, (H + 2 K) E).
@@ -52,19 +52,19 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
     → (R, H, 1, E), (2, R, K, 1, E).
     """
     rows, width = len(x), 2 * spin.shape[-1]
-    kept = (x.shape[1] // width - heads) // 2
+    kv_heads = (x.shape[1] // width - heads) // 2
     queries, fresh = KERNEL(
         [x, spin, mx.array([heads])],
         threads=x.size // 2,
         group=GROUP,
-        shapes=[(rows, heads, 1, width), (2, rows, kept, 1, width)],
+        shapes=[(rows, heads, 1, width), (2, rows, kv_heads, 1, width)],
         dtypes=[x.dtype, x.dtype],
         template=[("T", x.dtype), ("PAIRS", pairs)],
     )
     return queries, fresh
 
 
-def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
+def rotate_queries(x: mx.array, spin: mx.array) -> mx.array:
     """Rotate queries by themselves, component i with i + E/2. (B, H E) → (B, H, 1, E)."""
     width = 2 * spin.shape[-1]
     heads = x.shape[1] // width
@@ -87,13 +87,13 @@ def trial(dtype: mx.Dtype, pairs: bool) -> bool:
     cos, sin = spin[:, :1], spin[:, 1:]
     if pairs:
         a, b = both[..., ::2], both[..., 1::2]
-        turned = mx.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).flatten(2)
+        rotated = mx.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).flatten(2)
     else:
         a, b = both[..., :2], both[..., 2:]
-        turned = mx.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        rotated = mx.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     x = x.astype(dtype)
-    queries, fresh = turn(x, spin, 2, pairs=pairs)
-    right = near(queries[:, :, 0], turned[:, :2]) and near(fresh[0, :, :, 0], turned[:, 2:])
+    queries, fresh = rotate_heads(x, spin, 2, pairs=pairs)
+    right = near(queries[:, :, 0], rotated[:, :2]) and near(fresh[0, :, :, 0], rotated[:, 2:])
     if not pairs:
-        right = right and near(turn_queries(x[:, :8], spin)[:, :, 0], turned[:, :2])
+        right = right and near(rotate_queries(x[:, :8], spin)[:, :, 0], rotated[:, :2])
     return right and near(fresh[1, :, 0, 0], x[:, 12:])

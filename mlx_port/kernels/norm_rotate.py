@@ -56,7 +56,7 @@ KERNEL = Kernel(
 )
 
 
-def norm_turn(
+def norm_rotate(
     x: mx.array, spin: mx.array, gains: mx.array, heads: int, eps: float
 ) -> tuple[mx.array, mx.array]:
     """Normalize queries and keys, round, rotate component i with i + E/2, and lay out keys with values.
@@ -84,9 +84,9 @@ def trial(dtype: mx.Dtype, spin_dtype: mx.Dtype) -> bool:
     x = mx.arange(1.0, 33.0).reshape(2, 4, 4).astype(dtype)
     spin = mx.array([[[0.6, 0.8], [0.8, -0.6]]] * 2).astype(spin_dtype)  # H = 2, K = 1, E = 4
     gains = mx.linspace(0.5, 1.5, 12).reshape(3, 4)
-    queries, fresh = norm_turn(x.flatten(1), spin, gains, 2, 1e-5)
+    queries, fresh = norm_rotate(x.flatten(1), spin, gains, 2, 1e-5)
     normed = mx.fast.rms_norm(x[:, :3].astype(mx.float32), mx.ones(4), 1e-5) * gains
     a, b, cos, sin = normed[..., :2], normed[..., 2:], spin[:, :1], spin[:, 1:]
-    turned = mx.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    right = near(queries[:, :, 0], turned[:, :2]) and near(fresh[0, :, :, 0], turned[:, 2:])
+    rotated = mx.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    right = near(queries[:, :, 0], rotated[:, :2]) and near(fresh[0, :, :, 0], rotated[:, 2:])
     return right and near(fresh[1, :, 0, 0], x[:, 3])

@@ -36,7 +36,7 @@ class BulkWork:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class Asking:
+class RowRequests:
     """Builds the requests of rows for one model."""
 
     def __init__(self, source: ModelSource, work: BulkWork):

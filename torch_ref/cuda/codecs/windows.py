@@ -21,7 +21,7 @@ from torch_ref.cuda.codecs.decoder import FusedPieces
 from torch_ref.cuda.codecs.delayed import FusedDelayed
 from torch_ref.cuda.replayed import ReplayedTensors
 from torch_ref.device import to_device
-from torch_ref.layers.carried import Carried, Places, States, StreamState
+from torch_ref.layers.carried import Carried, States, StreamPositions, StreamState
 from torch_ref.layers.delayed import NEVER
 from torch_ref.limits.precision import Codec
 from tts_core.codecs.mimi import STEPS
@@ -46,13 +46,13 @@ class _Replayed:
         self._weight = next(codec.parameters())
 
     def call(
-        self, codes: Tensor, states: States | None, places: Callable[[Sequence[int]], Sequence[Tensor]]
+        self, codes: Tensor, states: States | None, positions: Callable[[Sequence[int]], Sequence[Tensor]]
     ) -> tuple[Tensor, list[StreamState]]:
-        """Decode the next frames of streams. places: from the steps of each so far."""
+        """Decode the next frames of streams. positions: from the steps of each so far."""
         known = [state or StreamState(0, (self.empty,)) for state in states or (None,) * len(codes)]
         starts = [state.steps for state in known]
         flat = torch.cat([state.arrays[0] for state in known])
-        samples, flat = self._replayed(codes, *places(starts), flat)
+        samples, flat = self._replayed(codes, *positions(starts), flat)
         rows = [torch.empty_like(row) for row in flat.split(1)]  # one stream may keep its row for long
         torch._foreach_copy_(rows, [*flat.split(1)])  # pyright: ignore[reportPrivateImportUsage]
         count = self.steps * codes.shape[2]
@@ -72,8 +72,8 @@ class _Replayed:
         return torch.zeros(1, self.fused.width, device=self._weight.device)
 
 
-class ReplayedPieces(_Replayed):
-    """Decodes as the codec's `decode_piece` does; where the kernels do not run, that itself."""
+class ReplayedWindows(_Replayed):
+    """Decodes as the codec's `decode_window` does; where the kernels do not run, that itself."""
 
     def __init__(self, codec: Mimi | Qwen3Codec):
         self.codec = codec
@@ -91,10 +91,10 @@ class ReplayedPieces(_Replayed):
         states: after the calls before, a row each; None at the start.
         """
         if not self.fused.runs:
-            return self.codec.decode_piece(codes, states)
-        return self.call(codes, states, lambda starts: self.places(codes, starts))
+            return self.codec.decode_window(codes, states)
+        return self.call(codes, states, lambda starts: self.positions(codes, starts))
 
-    def places(self, codes: Tensor, starts: Sequence[int]) -> Places:
+    def positions(self, codes: Tensor, starts: Sequence[int]) -> StreamPositions:
         """Find the frames of codes, (B, Q, T), in streams of so many steps so far that have all keys.
 
         → (B, 1, T, ...) each.
@@ -102,8 +102,8 @@ class ReplayedPieces(_Replayed):
         keys = torch.empty(1, 0, self.attention.window - 1)
         steps = codes.new_empty(len(codes), self.steps * codes.shape[2])
         carried = Carried([StreamState(start, (keys,)) for start in starts])
-        found = self.attention.places(steps, carried)
-        return Places(*(each.expand(len(codes), 1, *each.shape[-2:]) for each in found))
+        found = self.attention.positions(steps, carried)
+        return StreamPositions(*(item.expand(len(codes), 1, *item.shape[-2:]) for item in found))
 
 
 class ReplayedDelayed(_Replayed):
@@ -122,9 +122,9 @@ class ReplayedDelayed(_Replayed):
         ends: frames of each stream; None while they are not known.
         """
         if not self.fused.runs:
-            return self.codec.decode_piece(codes, states, ends)
+            return self.codec.decode_window(codes, states, ends)
         known = [NEVER if end is None else end for end in ends or (None,) * len(codes)]
         return self.call(codes, states, lambda starts: self._on_device(starts, known))
 
     def _on_device(self, *counts: Sequence[int]) -> list[Tensor]:
-        return [to_device(np.array(one, np.int64), self._weight.device) for one in counts]
+        return [to_device(np.array(count, np.int64), self._weight.device) for count in counts]

@@ -14,7 +14,7 @@ from mlx_port.kernels.source import on_gpu, passes
 Form = TypeVar("Form")
 
 
-def kept(network: nn.Module, key: Hashable, build: Callable[[], Form]) -> Form:
+def built_once(network: nn.Module, key: Hashable, build: Callable[[], Form]) -> Form:
     """Return the last result of `build` for this key, or call it if parameters were replaced since."""
     forms: dict[Hashable, tuple[list[Any], Any]] = vars(network).setdefault("_forms", Forms()).by_key
     if key not in forms or not _same(forms[key][0], _parameters(network)):
@@ -42,4 +42,4 @@ def _parameters(network: nn.Module) -> list[Any]:
 
 
 def _same(before: list[Any], now: list[Any]) -> bool:
-    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
+    return len(before) == len(now) and all(item is other for item, other in zip(before, now, strict=True))

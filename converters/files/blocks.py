@@ -11,7 +11,7 @@ import numpy as np
 PIECE = 2**18  # numbers; of float32 a megabyte, which a core's cache holds
 
 
-def pieces(array: np.ndarray, size: int = PIECE) -> Iterator[np.ndarray]:
+def blocks(array: np.ndarray, size: int = PIECE) -> Iterator[np.ndarray]:
     """Yield the numbers of an array in C order, `size` at a time, the last ones fewer."""
     flat = array.reshape(-1)
     for first in range(0, len(flat), size):
@@ -20,7 +20,7 @@ def pieces(array: np.ndarray, size: int = PIECE) -> Iterator[np.ndarray]:
 
 def all_finite(array: np.ndarray) -> bool:
     """Return True unless a number is NaN or infinite."""
-    return all(bool(np.isfinite(piece).all()) for piece in pieces(array))
+    return all(bool(np.isfinite(piece).all()) for piece in blocks(array))
 
 
 class ScratchMemory(threading.local):

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def joined(layers: Sequence[nn.Linear] | Sequence[nn.Embedding]) -> Tensor:
+def concatenated(layers: Sequence[nn.Linear] | Sequence[nn.Embedding]) -> Tensor:
     """Join the layers' weights in one (ΣN, D) tensor; their parameters become views of it, so nothing is
     stored twice. Weights that are joined already are returned as they are.
     """
     weights = [layer.weight.detach() for layer in layers]
     width, sizes = weights[0].shape[1], [len(weight) for weight in weights]
-    if _in_turn(weights, sizes):
+    if _is_consecutive(weights, sizes):
         return weights[0].as_strided((sum(sizes), width), (width, 1))
     whole = torch.cat(weights)
     _point(layers, whole.split(sizes))
@@ -31,7 +31,7 @@ def stacked(layers: Sequence[nn.Linear], rows: int) -> Tensor:
     """
     weights = [layer.weight.detach() for layer in layers]
     width = weights[0].shape[1]
-    if _in_turn(weights, [rows] * len(weights)):
+    if _is_consecutive(weights, [rows] * len(weights)):
         return weights[0].as_strided((len(weights), rows, width), (rows * width, width, 1))
     whole = weights[0].new_zeros(len(weights), rows, width)
     for part, weight in zip(whole, weights, strict=True):
@@ -40,7 +40,7 @@ def stacked(layers: Sequence[nn.Linear], rows: int) -> Tensor:
     return whole
 
 
-def _in_turn(weights: Sequence[Tensor], sizes: Sequence[int]) -> bool:
+def _is_consecutive(weights: Sequence[Tensor], sizes: Sequence[int]) -> bool:
     """Return whether the weights follow each other in one storage, `sizes` rows from one to the next."""
     first, width = weights[0], weights[0].shape[1]
     at, held = first.storage_offset(), first.untyped_storage()
