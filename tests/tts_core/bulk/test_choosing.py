@@ -76,7 +76,9 @@ class Source:
 
 def row_speaker(source: Source, places: int) -> RowSpeaker:
     return RowSpeaker(
-        cast(Any, source), lambda: Chorus(places, []), BulkWork({}, Path("voices"), ".wav", None)
+        cast(Any, source),
+        lambda: Chorus(places, []),
+        BulkWork({}, Path("voices"), ".wav", None),  # type: ignore[arg-type]
     )
 
 

@@ -38,7 +38,7 @@ def speak(
     log, source = list[str](), Source()
     work = BulkWork({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
     work = BulkWork(**{**work.__dict__, **changes})
-    speaker = RowSpeaker(cast(Any, source), lambda: Chorus(places, log), work)
+    speaker = RowSpeaker(cast(Any, source), lambda: Chorus(places, log), work)  # type: ignore[arg-type]
     return list(speaker.speak((row, f"key {row.id}") for row in rows)), log, source
 
 
@@ -86,7 +86,9 @@ def test_a_rows_options_replace_those_of_all() -> None:
 
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
     speaker = RowSpeaker(
-        cast(Any, Source()), lambda: Chorus(2, []), BulkWork({}, Path("voices"), ".wav", None)
+        cast(Any, Source()),
+        lambda: Chorus(2, []),
+        BulkWork({}, Path("voices"), ".wav", None),  # type: ignore[arg-type]
     )
     rows = [TextRow(0, "a", "x crash", seed=1), TextRow(1, "b", "y z w", seed=1)]
     found: list[Outcome] = []
@@ -107,7 +109,7 @@ def test_a_broken_batch_that_does_not_close_is_logged_and_the_next_one_speaks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, work = list[str](), BulkWork({}, Path("voices"), ".wav", None, {"model": "talker"})
-    speaker = RowSpeaker(cast(Any, Source()), lambda: Stuck(1, log), work)
+    speaker = RowSpeaker(cast(Any, Source()), lambda: Stuck(1, log), work)  # type: ignore[arg-type]
     rows = [TextRow(0, "a", "hoard", seed=1), TextRow(1, "b", "there", seed=2)]
     outcomes = list(speaker.speak((row, row.id) for row in rows))
     assert [one.error is None for one in outcomes] == [False, True]
