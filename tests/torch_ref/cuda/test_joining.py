@@ -62,7 +62,7 @@ def dia2() -> Case:
     return Case(
         captured,
         [*zip(memory.keys, memory.values, strict=True)],
-        lambda slot: (slot, SLOTS + slot),
+        lambda slot: (2 * slot, 2 * slot + 1),
         {slot: talk(built.config, seed) for slot, seed in ((3, 0), (1, 3), (0, 1))},
         (Dia2Decoder(built), Dia2Decoder(exact)),
     )

@@ -60,8 +60,11 @@ def fused(built: Dia, count: int, seed: int, *, guided: bool) -> torch.Tensor:
 @pytest.mark.parametrize("guided", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_logits(count: int, guided: bool, cross_rope: bool, dtype: torch.dtype) -> None:
-    """As near to float64 as the plain layers are, or up to 1.5 times as far, by the mean square of several
-    inputs: both round every row of the grid by themselves. Norms stay float32.
+    """As near to float64 as the plain layers are, or up to twice as far, by the mean square of several inputs.
+
+    Both round every row of the grid by themselves, so that their errors are two draws of one law: 2.0 is
+    where a ratio of mean squares with 8 degrees of freedom each lies in 97 of 100 cases (F = 4), and all
+    logits of an input share most of its error. Norms stay float32.
     """
     exact = network(cross_rope=cross_rope).double().cpu()
     built = network(cross_rope=cross_rope)
@@ -75,7 +78,7 @@ def test_logits(count: int, guided: bool, cross_rope: bool, dtype: torch.dtype) 
         known += float((plain(built, count, seed, guided=guided).double().cpu() - truth).square().sum())
         own += float((fused(built, count, seed, guided=guided).double().cpu() - truth).square().sum())
         size += float(truth.square().sum())
-    assert 0 < own < 1.5**2 * known
+    assert 0 < own < 2**2 * known
     assert known < (16 * torch.finfo(dtype).eps) ** 2 * size
 
 
