@@ -60,7 +60,8 @@ def fused(built: Dia, count: int, seed: int, *, guided: bool) -> torch.Tensor:
 @pytest.mark.parametrize("guided", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_logits(count: int, guided: bool, cross_rope: bool, dtype: torch.dtype) -> None:
-    """As near to float64 as the plain layers are, or up to twice as far, by the mean square of several inputs.
+    """As near to float64 as the plain layers are, or up to twice as far, by the mean square of several
+    inputs.
 
     Both round every row of the grid by themselves, so that their errors are two draws of one law: 2.0 is
     where a ratio of mean squares with 8 degrees of freedom each lies in 97 of 100 cases (F = 4), and all
