@@ -119,7 +119,7 @@ def test_a_file_that_shrinks_after_planning(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "read", [lambda found: found.read("a"), lambda found: [*found.pieces("a", 10)]], ids=["whole", "pieces"]
+    "read", [lambda found: found.read("a"), lambda found: [*found.blocks("a", 10)]], ids=["whole", "blocks"]
 )
 def test_a_file_that_is_replaced_by_one_of_the_same_size_after_planning(tmp_path, read):
     path = tmp_path / "x.safetensors"

@@ -75,10 +75,10 @@ def test_a_request_is_built_once(
     calls.watch(request, "read_voice")
     calls.watch(facts, "request")
     calls.watch(search, "open_part")
-    calls.watch(part, "plan")
+    calls.watch(part, "assigned")
     generate(folders, model, backend, tmp_path / "speech.wav")
     parts = len(list(folders[model].rglob("config.json"))) if backend == "torch" else 0
-    assert calls == Counter(request=1, read_voice=1, open_part=parts, plan=parts)
+    assert calls == Counter(request=1, read_voice=1, open_part=parts, assigned=parts)
 
 
 def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

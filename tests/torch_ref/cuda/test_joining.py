@@ -12,32 +12,33 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.mars5.test_slots import ROOM as LONG
-from tests.parity.mars5.test_slots import text as cloned
-from tests.tiny.mars5_ar import VOCABULARY
-from tests.tiny.metavoice_texts import END_OF_TEXT, SAMPLINGS
-from tests.tiny.metavoice_texts import text as voiced
-from tests.tolerance import assert_within
-from tests.torch_ref.cuda.dia.kernel_dia import network as conversing
-from tests.torch_ref.cuda.dia.test_slots import text as said
-from tests.torch_ref.cuda.dia2 import kernel_dia2
-from tests.torch_ref.cuda.dia2.test_slots import talk
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from tests.torch_ref.cuda.mars5.test_slots import network as autoregressive
-from tests.torch_ref.cuda.metavoice.test_slots import network as first_stage
-from torch_ref.cuda.batch import CapturedDecoder
-from torch_ref.cuda.dia.decoder import CapturedDia
-from torch_ref.cuda.dia.fused import FusedDecoder
-from torch_ref.cuda.dia2.decoder import CapturedDia2
-from torch_ref.cuda.dia2.step import FusedDia2
-from torch_ref.cuda.mars5.decoder import CapturedMars5
-from torch_ref.cuda.metavoice.decoder import CapturedMetaVoice
-from torch_ref.dia.decoder import DiaDecoder
-from torch_ref.dia2.decoder import Dia2Decoder
-from torch_ref.mars5.decoder import Mars5Decoder
-from torch_ref.metavoice.decoder import MetaVoiceDecoder
 
-pytestmark = kernel_marks()
+pytestmark = kernel_marks()  # before imports of modules that it skips
+
+from tests.parity.mars5.test_slots import ROOM as LONG  # noqa: E402
+from tests.parity.mars5.test_slots import text as cloned  # noqa: E402
+from tests.tiny.mars5_ar import VOCABULARY  # noqa: E402
+from tests.tiny.metavoice_texts import END_OF_TEXT, SAMPLINGS  # noqa: E402
+from tests.tiny.metavoice_texts import text as voiced  # noqa: E402
+from tests.tolerance import assert_within  # noqa: E402
+from tests.torch_ref.cuda.dia.kernel_dia import network as conversing  # noqa: E402
+from tests.torch_ref.cuda.dia.test_slots import text as said  # noqa: E402
+from tests.torch_ref.cuda.dia2 import kernel_dia2  # noqa: E402
+from tests.torch_ref.cuda.dia2.test_slots import talk  # noqa: E402
+from tests.torch_ref.cuda.mars5.test_slots import network as autoregressive  # noqa: E402
+from tests.torch_ref.cuda.metavoice.test_slots import network as first_stage  # noqa: E402
+from torch_ref.cuda.batch import CapturedDecoder  # noqa: E402
+from torch_ref.cuda.dia.decoder import CapturedDia  # noqa: E402
+from torch_ref.cuda.dia.fused import FusedDecoder  # noqa: E402
+from torch_ref.cuda.dia2.decoder import CapturedDia2  # noqa: E402
+from torch_ref.cuda.dia2.step import FusedDia2  # noqa: E402
+from torch_ref.cuda.mars5.decoder import CapturedMars5  # noqa: E402
+from torch_ref.cuda.metavoice.decoder import CapturedMetaVoice  # noqa: E402
+from torch_ref.dia.decoder import DiaDecoder  # noqa: E402
+from torch_ref.dia2.decoder import Dia2Decoder  # noqa: E402
+from torch_ref.mars5.decoder import Mars5Decoder  # noqa: E402
+from torch_ref.metavoice.decoder import MetaVoiceDecoder  # noqa: E402
 
 ROOM, SLOTS = 60, 5
 

@@ -7,15 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from tests.torch_ref.cuda.test_attention import POSITIONS, ROTATE, WIDTH, normal
-from torch_ref.cuda.attention import Pairing
-from torch_ref.cuda.prompt_attention import attend_prompts
-from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.rope import RotaryPositions
 
-pytestmark = kernel_marks()
+pytestmark = kernel_marks()  # before imports of modules that it skips
+
+from tests.tolerance import assert_within  # noqa: E402
+from tests.torch_ref.cuda.test_attention import POSITIONS, ROTATE, WIDTH, normal  # noqa: E402
+from torch_ref.cuda.attention import Pairing  # noqa: E402
+from torch_ref.cuda.prompt_attention import attend_prompts  # noqa: E402
+from torch_ref.layers.attention import scaled_dot_product_attention  # noqa: E402
+from torch_ref.layers.rope import RotaryPositions  # noqa: E402
 
 EPS, TABLE = 1e-2, RotaryPositions(POSITIONS, WIDTH, 10000.0)
 
