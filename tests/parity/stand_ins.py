@@ -113,7 +113,7 @@ CALLS: dict[str, dict[str, tuple[Call, ...]]] = {
 # which run no network, or as test_a_warm_up_that_fails says
 WITHOUT = {"slots.leave", "prepare", "split", "fit", "check", "together"}
 WITHOUT |= {"is_late", "longest", "windows", "open", "voice", "memory", "admission", "silence", "most_rows"}
-WITHOUT |= {"streamed", "check_beside"}
+WITHOUT |= {"streamed", "check_beside", "slots.prepare"}
 EVERY = [(model, call) for model, methods in CALLS.items() for calls in methods.values() for call in calls]
 ENCODE = ("codec.encode", "speaker_encoder.embed", "network.speaker_encoder.embed")
 

@@ -67,6 +67,11 @@ class Running:
         self._slots: dict[int, Slot] = {}  # by index
         self._launched: deque[tuple[Any, dict[int, Slot]]] = deque()
 
+    def prepare(self) -> None:
+        """Let the batch do what its first texts would wait for; a model without steps has none."""
+        if self.batch is not None:
+            self.batch.prepare()
+
     @property
     def can_step(self) -> bool:
         """True if a text takes part in the next step."""

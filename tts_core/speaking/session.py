@@ -137,7 +137,7 @@ class SpeechSession:
 
     def prepare(self) -> None:
         """Do what the first requests would wait for, besides what `rehearsal` runs."""
-        self.slots.batch.prepare()
+        self.slots.prepare()
         if self.has_sound and self.policy is not None:
             self.net.prepare(self.policy, self.places)
             measure_window(self.net, self.policy)

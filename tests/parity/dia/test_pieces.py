@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
+from tests.contract.speakers import to_end
 from tests.hosts import Late, LateStream
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tiny.dia import compose
@@ -229,8 +230,11 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
 def test_the_next_piece_begins_before_the_sound_of_the_one_before(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the device decodes beside the steps, and late; the speech is the same."""
-    expected = merge(list(pipeline(side).speak(pipeline(side).request(PAUSED, DiaOptions(seed=3)))))
+    """Where the device decodes beside the steps, and late; the speech is that of a session elsewhere."""
+    session = pipeline(side).session(8)
+    session.join(pipeline(side).request(PAUSED, DiaOptions(seed=3)))
+    expected = merge([event.result for event in to_end(session)])
+    session.close()
     monkeypatch.setattr(pipeline(side).engine, "host", LateStream(pipeline(side).engine.host))
     monkeypatch.setattr(Late, "ready", lambda _: False)
     sources = [CountingNoise(piece_seed(3, place)) for place in range(2)]

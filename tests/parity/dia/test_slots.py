@@ -72,7 +72,7 @@ def plainly(one: Text) -> np.ndarray:
 
 def slots_of(count: int, form: str = "mlx") -> Any:
     built = network(PORT if form == "mlx" else YARDSTICK)
-    return FORMS[form](built, built.encode_empty(), texts=count, room=80)
+    return FORMS[form](built, built.encode_empty(), texts=count, capacity=80)
 
 
 @pytest.mark.parametrize("form", FORMS)

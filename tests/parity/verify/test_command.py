@@ -294,7 +294,7 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
     ("flags", "code", "words"),
     [
         (["--rows", "1000"], 2, "--rows: 1000 is outside 2 .. 128"),
-        (["--rows", "1"], 2, "--rows: 1 is outside 2 .."),
+        (["--rows", "1"], 2, "--rows: 1 cannot be used; give a whole number >= 2"),
         (["--seconds", "0"], 2, "--seconds"),
         (
             ["--html", "no/such/folder/x.html"],
