@@ -77,8 +77,8 @@ class Source:
 def row_speaker(source: Source, places: int) -> RowSpeaker:
     return RowSpeaker(
         cast(Any, source),
-        lambda: Chorus(places, []),
-        BulkWork({}, Path("voices"), ".wav", None),  # type: ignore[arg-type]
+        lambda: Chorus(places, []),  # type: ignore[arg-type]
+        BulkWork({}, Path("voices"), ".wav", None),
     )
 
 

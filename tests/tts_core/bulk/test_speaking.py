@@ -87,8 +87,8 @@ def test_a_rows_options_replace_those_of_all() -> None:
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
     speaker = RowSpeaker(
         cast(Any, Source()),
-        lambda: Chorus(2, []),
-        BulkWork({}, Path("voices"), ".wav", None),  # type: ignore[arg-type]
+        lambda: Chorus(2, []),  # type: ignore[arg-type]
+        BulkWork({}, Path("voices"), ".wav", None),
     )
     rows = [TextRow(0, "a", "x crash", seed=1), TextRow(1, "b", "y z w", seed=1)]
     found: list[Outcome] = []
