@@ -229,7 +229,10 @@ MARKS: list[Rule] = [
         re.compile(r"(?<![\d.,+-])\d{1,3}(?:(?:[\xa0\u2009\u202f]\d{3})+|(?: \d{3})* 000)(?!\d)"),
         lambda match: ",".join(match[0].split()),
     ),
-    (re.compile(r"(?<=[^\W_])[‘´`′‛＇ʼ](?=[^\W\d_])"), lambda match: "'"),
+    (
+        re.compile(r"(?<=[^\W_])[‘´`′‛＇ʼ](?=[^\W\d_])|(?<=[^\W\d_])[‘´`′‛＇ʼ](?=\d)"),
+        lambda match: "'",
+    ),
     (
         re.compile(
             r"""(?<![\w.,'’′])(?P<feet>\d{1,2})['’′](?:\s?(?P<inches>1[01]|\d)(?!\d)(?:["”″]|''|’’)?"""

@@ -140,6 +140,7 @@ TEXT = st.text(st.sampled_from("0123456789.,:;-–%$€£'’& \n") | st.charact
 @example("٣ and ３")
 @example("$" * 30 + "5")
 @example("0`A")
+@example("A`0")
 def test_no_digit_is_left_and_nothing_is_said_twice(text: str) -> None:
     said = spoken(text)
     assert not re.search(r"\d", said)
