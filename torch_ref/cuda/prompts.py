@@ -16,8 +16,9 @@ from torch import Tensor
 
 from torch_ref.cuda.replayed import ReplayedAside
 from torch_ref.layers.rope import Rotation
-from tts_core.memory.footprint import LEAST, TOGETHER, filled, power
+from tts_core.memory.footprint import LEAST, TOGETHER, filled
 from tts_core.nn.host import Device
+from tts_core.nn.windows import ceil_power
 
 
 class PromptRows(NamedTuple):
@@ -102,7 +103,7 @@ def shapes(texts: int, positions: int) -> list[tuple[int, int]]:
     """List the shapes (B, T) of captured passes over prompts of so many texts and positions, at most. The
     largest comes first: all others fit in its memory.
     """
-    lengths, rows = powers(LEAST, filled(positions)), powers(1, power(texts))
+    lengths, rows = powers(LEAST, filled(positions)), powers(1, ceil_power(texts))
     found = [(count, length) for length in lengths for count in rows if count * length <= TOGETHER]
     return sorted(found, key=lambda shape: (-shape[0] * shape[1], shape[0]))
 
@@ -123,7 +124,7 @@ def passes(prompts: Sequence[PromptRows]) -> Iterator[Pass]:
     for length, found in groupby(sorted((prompt for prompt in prompts if prompt.count), key=size), size):
         alike, most = [*found], max(1, TOGETHER // length)
         for group in (alike[start : start + most] for start in range(0, len(alike), most)):
-            free = power(len(group)) - len(group)
+            free = ceil_power(len(group)) - len(group)
             firsts, counts, places = np.array(
                 [*group, *[PromptRows(group[0].first, 0, 0)] * free], np.int64
             ).T

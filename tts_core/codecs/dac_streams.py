@@ -13,6 +13,7 @@ from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CALL, ROWS, CodecPolicy
 from tts_core.nn.beside import Pending, Then
 from tts_core.nn.host import Device
+from tts_core.nn.windows import ceil_power
 
 
 class DacStream(NamedTuple):
@@ -40,7 +41,7 @@ def frames_fed(
     """
     codes, _, stop = passage
     fed = stop + decode_lookahead(config) - (stream or START).frames
-    return 1 << (fed - 1).bit_length() if in_powers and stop == codes.shape[1] else fed
+    return ceil_power(fed) if in_powers and stop == codes.shape[1] else fed
 
 
 def shared_shapes(config: DacConfig, policy: CodecPolicy, rows: int) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tts_core.memory.machine import Machine
+from tts_core.nn.windows import ceil_power
 
 SCORES = 256 * 2**20  # tts_core.nn.attention's budget
 LOGITS = 10  # live copies of a row's logits during sampling
@@ -135,18 +136,15 @@ def gated_row(width: int, inner: int, heads: int, size: int) -> int:
 def read_at_once(texts: int, positions: int, backend: str) -> int:
     """Count the positions of texts that one pass reads, with those that fill it up. positions: of a text."""
     if backend in OVERLAPS:
-        return min(power(texts) * filled(positions), max(filled(positions), TOGETHER)) if positions else 0
+        return (
+            min(ceil_power(texts) * filled(positions), max(filled(positions), TOGETHER)) if positions else 0
+        )
     return min(texts * positions, max(positions, TOGETHER))
 
 
 def filled(positions: int) -> int:
     """Return the positions of a text in a captured pass: a power of two, beyond TOGETHER in chunks."""
-    return rounded(positions) if positions > TOGETHER else max(LEAST, power(positions))
-
-
-def power(count: int) -> int:
-    """Return the least power of two that is not below a count."""
-    return 1 << (count - 1).bit_length()
+    return rounded(positions) if positions > TOGETHER else max(LEAST, ceil_power(positions))
 
 
 def passes(texts: int, positions: int, row: int, *, heads: int, backend: str) -> int:

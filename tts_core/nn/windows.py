@@ -104,6 +104,11 @@ def floor_power(number: int) -> int:
     return 1 << (number.bit_length() - 1)
 
 
+def ceil_power(number: int) -> int:
+    """Return the least power of two that is not below a number of at least 1."""
+    return 1 << (number - 1).bit_length()
+
+
 def in_powers(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     """Divide into groups of a power of two, at most `most` or one, the largest first."""
     while items:

@@ -20,7 +20,7 @@ from tts_core.nn.beside import Pending, Then
 from tts_core.nn.calls import apart
 from tts_core.nn.guard import check_sound
 from tts_core.nn.host import Device
-from tts_core.nn.windows import in_powers
+from tts_core.nn.windows import ceil_power, in_powers
 from tts_core.speaking.admission import Admission
 from tts_core.speaking.running import RunningBatch
 from tts_core.speaking.speech import ENDED, CodecMemory, Sound
@@ -266,7 +266,7 @@ class StreamNet(Net):
     def _fed(self, window: Sound, policy: CodecPolicy | None) -> int:
         """Count the frames to feed: in shared calls a power of two, also for what is left at the end."""
         frames = window.codes.shape[1]
-        return 1 << (frames - 1).bit_length() if self._shares(policy) else frames
+        return ceil_power(frames) if self._shares(policy) else frames
 
     def launch(self, windows: Sequence[Sound], policy: CodecPolicy | None) -> Pending[list[np.ndarray]]:
         assert policy is not None, "pieces are decoded in windows"

@@ -13,6 +13,7 @@ import numpy as np
 
 from tts_core.nn.noise import HostNoise, Noise
 from tts_core.nn.sentinels import Sentinel
+from tts_core.nn.windows import ceil_power
 from tts_core.speaking.running import WAITED
 
 
@@ -191,7 +192,7 @@ class BatchRows:
         """
         if self.is_exact or self.copies > 1:
             return self.count
-        return rows if rows >= self.count else min(1 << (self.count - 1).bit_length(), self.slots)
+        return rows if rows >= self.count else min(ceil_power(self.count), self.slots)
 
     @property
     def can_step(self) -> bool:

@@ -87,6 +87,10 @@ class Running:
         """The slots that have joined."""
         return [*self._slots.values()]
 
+    def of(self, member: Any) -> list[Slot]:
+        """List the slots of a request that have joined."""
+        return [slot for slot in self.taken if slot.owner.member is member]
+
     @property
     def has_launched(self) -> bool:
         """True if steps run that are not read."""

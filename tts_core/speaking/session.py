@@ -29,7 +29,7 @@ from tts_core.speaking.members import DueSound, Job, Member, Utterance
 from tts_core.speaking.net import Net
 from tts_core.speaking.rehearsal import measure_window
 from tts_core.speaking.running import Running, RunningBatch
-from tts_core.speaking.sounds import Sounds
+from tts_core.speaking.sounds import SILENCE, Sounds
 from tts_core.speaking.speech import (
     All,
     Append,
@@ -42,8 +42,6 @@ from tts_core.speaking.speech import (
     Speech,
     Work,
 )
-
-SILENCE = Sound(np.zeros((0, 0), np.int32), 0)
 
 
 class SpeechSession:
@@ -339,7 +337,7 @@ class SpeechSession:
                     else:
                         assert not utterance.member.has_ended, "a speech waits for text after its end"
                         utterance.waits = need
-                        utterance.member.is_away = not self._slots_of(utterance.member)
+                        utterance.member.is_away = not self.slots.of(utterance.member)
                         self._promised = None
 
     def _run(self, utterance: Utterance, need: All) -> None:
@@ -457,12 +455,8 @@ class SpeechSession:
         self._wanted = [slot for slot in self._wanted if slot.owner.member is not member]
         self._encodes = [(voice, need) for voice, need in self._encodes if voice.member is not member]
         self._jobs = [job for job in self._jobs if job.voice.member is not member]
-        for slot in self._slots_of(member):
+        for slot in self.slots.of(member):
             self.slots.leave(slot)
-
-    def _slots_of(self, member: Member) -> list[Slot]:
-        """List the slots of a request that have joined."""
-        return [slot for slot in self.slots.taken if slot.owner.member is member]
 
     def _sounded(self) -> list[Event]:
         """Give out windows that are decoded.

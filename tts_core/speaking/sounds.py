@@ -20,6 +20,7 @@ from tts_core.speaking.speech import Sound
 from tts_core.speaking.windows import Due, WindowQueue, next_call
 
 SILENT = np.zeros(0, np.float32)
+SILENCE = Sound(np.zeros((0, 0), np.int32), 0)  # a window without frames
 
 
 class Sounds(WindowQueue[DueSound, np.ndarray]):
